@@ -7,13 +7,13 @@
 enum { AWAY_DIR_PATH = 96 };
 static char *told; /* by the last fsck */
 
-/* name_at, in a buffer that is kept longer. */
+/* name_at, in a buffer that is kept longer. In the place of the first subvolume, if that has left, the last. */
 static const char *named(int child, const char *prefix)
 {
 	static char names[64][64];
 	static unsigned next;
 
-	return strcpy(names[next++ % 64], name_at(child, prefix));
+	return strcpy(names[next++ % 64], name_at(child < (int)gone ? SUBVOLUMES - 1 : child, prefix));
 }
 
 /* Runs it. What was told is in `told`. */
@@ -539,6 +539,13 @@ PROPERTY(a_rename_of_one_who_died_is_ended)
 	cut_anywhere(false);
 }
 
+static void a_rename_of_one_who_died_is_ended_where_the_first_has_left(void **state)
+{
+	gone = 1;
+	a_rename_of_one_who_died_is_ended(state);
+	gone = 0;
+}
+
 PROPERTY(a_rename_whose_record_is_lost_loses_no_file)
 {
 	cut_anywhere(true);
@@ -808,6 +815,7 @@ int main(void)
 		cmocka_unit_test(without_a_subvolume_nothing_is_judged),
 		cmocka_unit_test(what_is_held_by_who_moves_a_file_is_told_in_words),
 		cmocka_unit_test(what_clients_do_meanwhile_is_not_found),
+		cmocka_unit_test(a_rename_of_one_who_died_is_ended_where_the_first_has_left),
 	};
 	int failed;
 
