@@ -129,6 +129,14 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
+/* The number of that one is none of a subvolume any more; and it is what a record has where nothing arrives. */
+static void who_dies_half_way_where_the_first_has_left(void **state)
+{
+	gone = 1;
+	who_dies_half_way_has_done_it_or_not(state);
+	gone = 0;
+}
+
 /* Of a rename into an empty directory that is cut off: what others hear of the directory then is what has become of the rename. */
 static void fill_half_way(unsigned messages, bool done, unsigned *sent)
 {
@@ -574,6 +582,100 @@ PROPERTY_WITH(both_names_are_judged_as_they_were_at_one_moment, SWEEPS, "1M")
 	CHECK(settles(0));
 }
 
+/* ---- a subvolume has left, and a record tells of it still ---- */
+
+/* Who knows that, and sweeps. */
+#define AFTER                                                                                                                       \
+	"volume after\n type cluster/dht\n option lean 0\n option initial 3\n option initial-from 1\n option sweep-interval 10ms\n" \
+	" subvolumes left c1 c2 c3\nend-volume\n"
+
+static struct {
+	unsigned messages; /* after so many who renames dies */
+	bool undone, opened;
+} departed;
+
+static char record_state_in(const char *work)
+{
+	struct dirents list = { 0 };
+	struct file *dir = NULL;
+	char state = '\0';
+
+	if (tree_opendir(&tree, work, &dir))
+		return '\0';
+	if (!tree_readdir(&tree, dir, &list))
+		for (uint32_t i = 0; i < list.count; i++)
+			if (strchr("pidsu", list.entry[i].name[0]) && list.entry[i].name[1] == '.')
+				state = list.entry[i].name[0];
+	fop_out_clear(FOP_readdir, &list);
+	tree_release(&tree, dir);
+	return state;
+}
+
+/* '\0': there is no record at subvolume 1. */
+static char record_state(void)
+{
+	char work[64], state = '\0';
+
+	at("m1");
+	for (unsigned k = 0; k < 16 && !state; k++) {
+		snprintf(work, sizeof(work), DHT_HIDDEN "/work/%x", k);
+		state = record_state_in(work);
+	}
+	at("dht");
+	return state;
+}
+
+static void all_but_the_first_have_all_names(void)
+{
+	struct layout l = { .version = 2, .count = SUBVOLUMES - 1, .home = 1 };
+
+	for (unsigned i = 1; i < SUBVOLUMES; i++)
+		l.member[i - 1] = (struct layout_member){ i, 1, 1 };
+	for (int i = 1; i < SUBVOLUMES; i++)
+		CHECK_INT(put_layout(i, &l), 0);
+}
+
+static void first_departs_after(void *arg)
+{
+	const char *a = name_at(1, "a"), *b = name_at(0, "b");
+	struct attr of;
+	char state;
+
+	(void)arg;
+	CHECK_INT(put(a, "text"), 0);
+	cut_after(departed.messages, false);
+	tree_rename(&tree, a, b, 0);
+	cut_end();
+	state = record_state();
+	departed.opened = state && state != 'p' && state != 'u';
+	all_but_the_first_have_all_names();
+	if (departed.opened) { /* steps may have been taken where nobody can look */
+		task_sleep_ms(500);
+		CHECK(record_state() == state);
+		return;
+	}
+	for (int i = 0; i < tries_of(10) && (record_state() || is_marked(1, a)); i++)
+		task_sleep_ms(10);
+	CHECK(!record_state() && !is_marked(1, a));
+	at("m1");
+	CHECK_INT(tree_getattr(&tree, a, &of), 0);
+	CHECK_INT(of.nlink, 1); /* no anchor is left */
+	departed.undone |= state;
+}
+
+static void what_tells_of_one_that_has_left_is_undone_if_no_step_was_taken(void **state)
+{
+	enum { MOST = 60 };
+
+	(void)state;
+	departed.undone = departed.opened = false;
+	more_volumes = AFTER;
+	for (departed.messages = 1; departed.messages < MOST && !departed.opened; departed.messages++)
+		run(first_departs_after, "option sweep-interval 1h", "1M");
+	more_volumes = "";
+	assert_true(departed.undone && departed.opened);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -593,6 +695,8 @@ int main(void)
 		cmocka_unit_test(an_owner_who_is_late_again_and_again_renames_in_the_end),
 		cmocka_unit_test(all_do_it_at_once_and_each_file_has_one_name),
 		cmocka_unit_test(both_names_are_judged_as_they_were_at_one_moment),
+		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
+		cmocka_unit_test(what_tells_of_one_that_has_left_is_undone_if_no_step_was_taken),
 	};
 
 	if (getenv("ACROSS_TEST")) /* a pattern of names */

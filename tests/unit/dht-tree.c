@@ -6,7 +6,20 @@
 struct tree tree;
 int failures;
 const char *more_volumes = "";
-unsigned initial = SUBVOLUMES, widen_at = 8192;
+unsigned initial = SUBVOLUMES, widen_at = 8192, gone;
+
+/* Those that have left keep their places. */
+static int put_dht(char *text, size_t size, const char *options)
+{
+	int n = snprintf(text, size,
+			 "volume left\n type cluster/absent\nend-volume\n"
+			 "volume dht\n type cluster/dht\n option initial %u\n option initial-from %u\n %s\n%s subvolumes",
+			 initial - gone, gone, options, strstr(options, "option lean") ? "" : " option lean 0\n");
+
+	for (unsigned i = 0; i < SUBVOLUMES; i++)
+		n += i < gone ? snprintf(text + n, size - (size_t)n, " left") : snprintf(text + n, size - (size_t)n, " c%u", i);
+	return n;
+}
 
 void run(task_fn *fn, const char *options, const char *limit)
 {
@@ -19,13 +32,12 @@ void run(task_fn *fn, const char *options, const char *limit)
 			text + n, sizeof(text) - n,
 			"volume m%d\n type debug/memory\n option limit %s\nend-volume\n"
 			"volume k%d\n type features/locks\n option grace-period 0\n subvolumes m%d\nend-volume\n"
-			"volume l%d\n type features/layout\n option subvolume %d\n option initial %d\n option widen-at %u\n option reopen-time 0\n subvolumes k%d\nend-volume\n"
+			"volume l%d\n type features/layout\n option subvolume %d\n option initial %u\n option initial-from %u\n option widen-at %u\n option reopen-time 0\n subvolumes k%d\nend-volume\n"
 			"volume e%d\n type debug/error-gen\n option percent 0\n option fops all,-release\n subvolumes l%d\nend-volume\n"
 			"volume c%d\n type test/cut\n subvolumes e%d\nend-volume\n",
-			i, limit, i, i, i, i, initial, widen_at, i, i, i, i, i);
-	snprintf(text + n, sizeof(text) - n,
-		 "volume dht\n type cluster/dht\n option initial %u\n %s\n%s subvolumes c0 c1 c2 c3\nend-volume\n%s", initial,
-		 options, strstr(options, "option lean") ? "" : " option lean 0\n", more_volumes);
+			i, limit, i, i, i, i, initial - gone, gone, widen_at, i, i, i, i, i);
+	n += put_dht(text + n, sizeof(text) - n, options);
+	snprintf(text + n, sizeof(text) - n, "\nend-volume\n%s", more_volumes);
 	failures = 0;
 	if (tree_open(&tree, text, &problem))
 		fail_msg("%s", problem.text);
@@ -83,10 +95,10 @@ int holder(const char *path)
 
 int owner(const char *name)
 {
-	struct layout l = { .version = 1, .count = SUBVOLUMES };
+	struct layout l = { .version = 1, .count = SUBVOLUMES - gone };
 
-	for (unsigned i = 0; i < SUBVOLUMES; i++)
-		l.member[i] = (struct layout_member){ i, 1, 1 };
+	for (unsigned i = gone; i < SUBVOLUMES; i++)
+		l.member[i - gone] = (struct layout_member){ i, 1, 1 };
 	return (int)layout_owner(&l, layout_key(&gfid_root, name))->id;
 }
 

@@ -24,6 +24,7 @@ extern int failures;
  * client dies, dht above these. fn runs in a task. */
 void run(task_fn *fn, const char *options, const char *limit);
 extern unsigned initial;	 /* subvolumes with which the volume began; the others have no names */
+extern unsigned gone;		 /* so many, the first ones, have left it: only their places are there */
 extern unsigned widen_at;	 /* names of a directory at a brick */
 extern const char *more_volumes; /* beside dht; at("dht") is where fn begins */
 

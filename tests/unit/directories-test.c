@@ -403,6 +403,16 @@ PROPERTY_WITH(who_dies_on_the_way_to_another_parent_has_done_it_or_not, SWEEPS, 
 	play_dying(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
 }
 
+/* The number of that one is none of a subvolume any more; and it is what a record has where nothing arrives, or no directory goes. */
+static void who_dies_half_way_where_the_first_has_left(void **state)
+{
+	gone = 1;
+	who_dies_half_way_has_done_it_or_not(state);
+	who_dies_in_an_exchange_has_done_it_or_not(state);
+	who_dies_on_the_way_to_another_parent_has_done_it_or_not(state);
+	gone = 0;
+}
+
 PROPERTY_WITH(who_dies_while_making_one_leaves_all_of_it_or_nothing, ELSEWHERE, "1M")
 {
 	play_dying(makings, sizeof(makings) / sizeof(*makings));
@@ -433,6 +443,7 @@ int main(void)
 		cmocka_unit_test(who_dies_on_the_way_to_another_parent_has_done_it_or_not),
 		cmocka_unit_test(who_dies_while_making_one_leaves_all_of_it_or_nothing),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

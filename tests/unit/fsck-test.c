@@ -7,13 +7,13 @@
 enum { AWAY_DIR_PATH = 96 };
 static char *told; /* by the last fsck */
 
-/* name_at, in a buffer that is kept longer. */
+/* name_at, in a buffer that is kept longer. In the place of the first subvolume, if that has left, the last. */
 static const char *named(int child, const char *prefix)
 {
 	static char names[64][64];
 	static unsigned next;
 
-	return strcpy(names[next++ % 64], name_at(child, prefix));
+	return strcpy(names[next++ % 64], name_at(child < (int)gone ? SUBVOLUMES - 1 : child, prefix));
 }
 
 /* Runs it. What was told is in `told`. */
@@ -519,10 +519,10 @@ enum { STEP = 6, SLOW = 2, ROUNDS = 1, ENOUGH = 0 };
 enum { STEP = 1, SLOW = 1, ROUNDS = 20, ENOUGH = 2 };
 #endif
 
-static void cut_anywhere(bool loses)
+static void cut_anywhere(bool loses, unsigned each)
 {
-	const unsigned step = moment_step(SLOW);
-	unsigned messages = first_moment(SLOW), sent = 0;
+	const unsigned step = moment_step(each);
+	unsigned messages = first_moment(each), sent = 0;
 
 	CHECK_INT(build_kept(), 0);
 	do {
@@ -536,12 +536,26 @@ static void cut_anywhere(bool loses)
 
 PROPERTY(a_rename_of_one_who_died_is_ended)
 {
-	cut_anywhere(false);
+	cut_anywhere(false, SLOW);
+}
+
+PROPERTY(those_of_a_volume_whose_first_has_left)
+{
+	enum { FEW = 5 };
+
+	cut_anywhere(false, FEW);
+}
+
+static void a_rename_of_one_who_died_is_ended_where_the_first_has_left(void **state)
+{
+	gone = 1;
+	those_of_a_volume_whose_first_has_left(state);
+	gone = 0;
 }
 
 PROPERTY(a_rename_whose_record_is_lost_loses_no_file)
 {
-	cut_anywhere(true);
+	cut_anywhere(true, SLOW);
 }
 
 /* One who dies at each message of a rename, and its record is lost; adds to *found how often what waits was all that fsck found then. */
@@ -808,6 +822,7 @@ int main(void)
 		cmocka_unit_test(without_a_subvolume_nothing_is_judged),
 		cmocka_unit_test(what_is_held_by_who_moves_a_file_is_told_in_words),
 		cmocka_unit_test(what_clients_do_meanwhile_is_not_found),
+		cmocka_unit_test(a_rename_of_one_who_died_is_ended_where_the_first_has_left),
 	};
 	int failed;
 

@@ -69,11 +69,12 @@ struct stage {
 
 static void set_up(const struct scene *s, struct stage *to)
 {
-	const char *a = name_at(0, s->below ? "p" : "a"), *b = name_at(s->beside ? 0 : 1, s->below ? "q" : "b");
+	int first = (int)gone;
+	const char *a = name_at(first, s->below ? "p" : "a"), *b = name_at(s->beside ? first : first + 1, s->below ? "q" : "b");
 
 	to->top[0] = a;
 	to->top[1] = b;
-	to->c = name_at(2, "c");
+	to->c = name_at(first + 2, "c");
 	if (s->below) {
 		CHECK_INT(tree_mkdir(&tree, a, 0755), 0);
 		CHECK_INT(tree_mkdir(&tree, b, 0755), 0);

@@ -12,11 +12,12 @@
 
 struct scene {
 	const char *what;
-	int (*build)(const char *a, const char *b, const char *c); /* a at subvolume 0, b at 1, c at 2 */
+	int (*build)(const char *a, const char *b,
+		     const char *c); /* a at the first subvolume that is there, b at the next, c at the one after that */
 	/* What a and b say before: the file's text; "/" and the text of the file `in` in the directory, "/" of an empty one; NULL: nothing is there. */
 	const char *from, *to;
 	unsigned flags;
-	bool below, beside;  /* a and b are in directories there; both at subvolume 0 */
+	bool below, beside;  /* a and b are in directories there; both at one subvolume */
 	bool removes, makes; /* no rename: a is removed by rmdir(2); is made by mkdir(2) */
 };
 bool there(const char *path);

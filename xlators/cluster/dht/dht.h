@@ -454,7 +454,7 @@ struct inode *side_parent(struct dht *, const struct gfid *); /* a reference; NU
 int intent_parse(const char *name, struct intent *);	      /* -EINVAL: it is no record's */
 const char *intent_name(const struct intent *, char name[HIDDEN_NAME]);
 int intent_write(struct request *, struct dht *, struct intent *);
-/* The record of that name at that subvolume. -EINVAL: it makes no sense. As the caller. */
+/* The record of that name at that subvolume. -EINVAL: it makes no sense; -ENXIO: but for a subvolume that the graph lacks, of which it tells. As the caller. */
 int intent_read(struct request *, struct dht *, int home, const char *name, struct intent *);
 /* What the record of that intent is called now: id, state and attempt of *it. -ENOENT: there is none. */
 int intent_find(struct request *, struct dht *, int home, const struct gfid *id, struct intent *it);

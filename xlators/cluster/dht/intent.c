@@ -98,6 +98,7 @@ static uint32_t encode(const struct intent *it, uint8_t bytes[RECORD_MAX])
 
 struct bytes {
 	const uint8_t *at, *end;
+	bool lacks; /* a number was met that may be a subvolume's, but of none that the graph has */
 };
 
 /* What is beyond the end is zero, and the end is before `at` then. */
@@ -126,19 +127,27 @@ static uint8_t take_byte(struct bytes *b)
 	return byte;
 }
 
-static bool child_is(const struct dht *d, int child)
+static bool child_is(const struct dht *d, struct bytes *b, int child)
 {
-	return child >= 0 && has_subvolume(d, (uint64_t)child);
+	if (child < 0 || child >= SUBVOLUMES_MAX)
+		return false;
+	b->lacks |= !has_subvolume(d, (uint64_t)child);
+	return true;
 }
 
-/* Both are zero where there is none. */
+/* Where there is none all of it is zero: then the number is not that of a subvolume, and one with that number may have left. */
+static bool aim_is(const struct dht *d, struct bytes *b, const struct aim *aim, bool needed)
+{
+	return (!needed && gfid_is_null(&aim->gfid)) || child_is(d, b, aim->child);
+}
+
 static bool decode_goes(const struct dht *d, struct bytes *b, struct side *s)
 {
 	s->goes.child = take_number(b);
 	take(b, s->goes.gfid.bytes, 16);
 	take(b, s->goes.pgfid.bytes, 16);
 	s->goes.dir = true;
-	return child_is(d, s->goes.child);
+	return aim_is(d, b, &s->goes, false);
 }
 
 static bool decode_side(const struct dht *d, struct bytes *b, struct side *s, bool of_directories)
@@ -160,7 +169,7 @@ static bool decode_side(const struct dht *d, struct bytes *b, struct side *s, bo
 	take(b, s->path, length);
 	if (of_directories && !decode_goes(d, b, s))
 		return false;
-	return child_is(d, s->child) && child_is(d, s->aim.child) &&
+	return child_is(d, b, s->child) && aim_is(d, b, &s->aim, s->arrival != ARRIVES_NOTHING) &&
 	       s->arrival <= (of_directories ? ARRIVES_DIRECTORY : ARRIVES_LINK) && !name_check(s->name);
 }
 
@@ -174,14 +183,14 @@ static bool decode_shards(const struct dht *d, struct bytes *b, struct intent *i
 	good = it->shards && it->shards <= SUBVOLUMES_MAX && !gfid_is_null(&leaver(it)->gfid);
 	for (unsigned i = 0; i < it->shards && good; i++) {
 		it->shard[i] = take_number(b);
-		good = child_is(d, it->shard[i]);
+		good = child_is(d, b, it->shard[i]);
 	}
 	return good;
 }
 
 static int decode(const struct dht *d, const struct blob *value, struct intent *it)
 {
-	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size };
+	struct bytes b = { value->bytes, (const uint8_t *)value->bytes + value->size, false };
 	uint8_t format = take_byte(&b);
 	bool good = format >= FORMAT && format <= FORMAT_NAMES;
 
@@ -193,7 +202,7 @@ static int decode(const struct dht *d, const struct blob *value, struct intent *
 	it->sides = take_byte(&b);
 	good &= it->of_file ? it->sides == 1 : it->sides == SIDES || (it->of_directories && it->sides == 1);
 	it->moves = it->of_directories ? take_byte(&b) : 0;
-	good &= !it->moves || child_is(d, it->moves - 1);
+	good &= !it->moves || child_is(d, &b, it->moves - 1);
 	for (int i = 0; i < it->sides && good; i++)
 		good = decode_side(d, &b, &it->side[i], it->of_directories);
 	if (good && format == FORMAT_WIDE)
@@ -205,7 +214,9 @@ static int decode(const struct dht *d, const struct blob *value, struct intent *
 	} else if (!it->of_directories) {
 		good &= it->side[0].child != it->side[1].child;
 	}
-	return good && b.at == b.end ? 0 : -EINVAL;
+	if (!good || b.at != b.end)
+		return -EINVAL;
+	return b.lacks ? -ENXIO : 0;
 }
 
 /* ---- names in `work` ---- */
@@ -316,7 +327,7 @@ int intent_read(struct request *rq, struct dht *d, int home, const char *name, s
 		it->file = found.inode->gfid;
 		err = decode(d, &out.value, it);
 	}
-	if (!err && it->side[0].child != home)
+	if ((!err || err == -ENXIO) && it->side[0].child != home)
 		err = -EINVAL;
 	fop_out_clear(FOP_getxattr, &out);
 	fop_out_clear(FOP_lookup, &found);

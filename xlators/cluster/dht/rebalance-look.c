@@ -153,15 +153,40 @@ static void count_records(struct request *rq, void *arg, struct inode *dir, cons
 	}
 }
 
+/* Where there is none the number is that of no subvolume. */
+static bool leads_there(const struct aim *aim, int child)
+{
+	return aim->child == child && !gfid_is_null(&aim->gfid);
+}
+
 static bool names_leaver(const struct intent *it, int leaver)
 {
 	bool yes = it->moves == 1 + leaver;
 
 	for (int i = 0; i < it->sides; i++)
-		yes |= it->side[i].child == leaver || it->side[i].aim.child == leaver || it->side[i].goes.child == leaver;
+		yes |= it->side[i].child == leaver || leads_there(&it->side[i].aim, leaver) ||
+		       leads_there(&it->side[i].goes, leaver);
 	for (unsigned i = 0; i < it->shards; i++)
 		yes |= it->shard[i] == leaver;
 	return yes;
+}
+
+/* One that has got another name since it was listed is read by that: it goes on, and whoever is at it may die yet. -EBUSY: it is never where it was found. */
+static int read_record(struct request *rq, struct dht *d, int child, const char *name, struct intent *it)
+{
+	enum { TRIES = 4 };
+	char now[HIDDEN_NAME];
+	int err = intent_read(rq, d, child, name, it);
+
+	for (int tries = 0; err == -ENOENT; tries++) {
+		if (tries == TRIES)
+			return -EBUSY;
+		err = intent_find(rq, d, child, &it->id, it);
+		if (err) /* it has gone */
+			return err;
+		err = intent_read(rq, d, child, intent_name(it, now), it);
+	}
+	return err == -ENXIO ? -EINVAL : err;
 }
 
 /* At another subvolume: what is under way there, or is kept there of what was moved, has to do with the one that leaves. */
@@ -176,10 +201,10 @@ static int judge_record(struct request *rq, struct leaving *v, int child, struct
 	int err;
 
 	if (!intent_parse(name, &it)) {
-		err = intent_read(rq, v->r->d, child, name, &it);
-		if (err == -EINVAL || (!err && names_leaver(&it, v->child)))
+		err = read_record(rq, v->r->d, child, name, &it);
+		if (err == -EINVAL || err == -EBUSY || (!err && names_leaver(&it, v->child)))
 			is_under_way(v, name);
-		return err;
+		return err == -EBUSY ? 0 : err;
 	}
 	if (!kept_parse(name, &id)) {
 		err = hidden_find(rq, v->r->d, child, dir, name, &found);

@@ -379,17 +379,73 @@ static int end_it(struct request *rq, struct dht *d, struct intent *it)
 	return it->state == INTENT_DECIDED || it->state == INTENT_SETTLED ? intent_finish(rq, d, it) : intent_forgo(rq, d, it);
 }
 
+/* ---- one that tells of a subvolume that has left ---- */
+
+/* What waited there has gone with it, and so has the anchor of what waits here. */
+static int drop_arrival_if_there(struct request *rq, struct dht *d, const struct intent *it, int n)
+{
+	const struct side *s = &it->side[n];
+	bool waits = has_subvolume(d, (uint64_t)s->child), leads = has_subvolume(d, (uint64_t)s->aim.child);
+
+	if (s->arrival == ARRIVES_NOTHING)
+		return 0;
+	if (waits && leads)
+		return drop_arrival(rq, d, it, n);
+	if (waits)
+		return waits_remove(rq, d, it, n);
+	return leads && s->arrival == ARRIVES_POINTER ? drop_anchor(rq, d, &s->aim) : 0;
+}
+
+/* What is not met here goes when it is met. */
+static int unmark_what_is_there(struct request *rq, struct dht *d, const struct intent *it)
+{
+	struct parents p = { 0 };
+	int err = 0;
+
+	for (int n = 0; n < it->sides && !err; n++) {
+		err = has_subvolume(d, (uint64_t)it->side[n].child) ? side_find(rq, d, &it->side[n], &p.dir[n]) : 0;
+		err = is_absent(err) ? 0 : err;
+	}
+	for (int n = 0; n < marks_end_of(it) && !err; n++) {
+		if (has_mark(it, n) && has_subvolume(d, (uint64_t)mark_place(it, n).child))
+			err = side_unmark(rq, d, it, n);
+		err = is_absent(err) || err == -EFENCED ? 0 : err;
+	}
+	parents_clear(&p);
+	return err;
+}
+
+/* No step was taken, or all were taken back: so what there is of it just goes. Of any other nobody knows what was done where nobody can look any more. (A file that comes home has a copy, whose mover
+ * knows more of it.) One that this graph lacks may have come: then others end it. */
+static int end_without(struct request *rq, struct dht *d, struct intent *it)
+{
+	uint32_t before = it->attempt;
+	int err;
+
+	if (it->of_file || (it->state != INTENT_PREPARED && it->state != INTENT_UNDONE))
+		return -EINVAL;
+	err = layout_check(rq, d, true) ? -EIO : intent_take_over(rq, d, it);
+	it->marked = before;
+	if (!err)
+		err = unmark_what_is_there(rq, d, it);
+	for (int n = 0; n < it->sides && !err; n++)
+		err = drop_arrival_if_there(rq, d, it, n);
+	return err ? err : intent_remove(rq, d, it);
+}
+
 int intent_end(struct request *rq, struct dht *d, int home, const char *name)
 {
 	struct who user = become_root(rq);
 	struct intent it;
-	int err;
+	int err = intent_read(rq, d, home, name, &it);
+	bool lacks = err == -ENXIO;
 
-	err = intent_read(rq, d, home, name, &it);
+	if (lacks)
+		err = end_without(rq, d, &it);
 	if (err == -EINVAL)
 		log_error(d->x, NULL, "%s in " DHT_HIDDEN "/work of %s makes no sense, and is left alone", name,
 			  d->x->child[home]->name);
-	if (!err)
+	if (!err && !lacks)
 		err = end_it(rq, d, &it);
 	if (!err)
 		atomic_fetch_add(&d->taken_over, 1);
