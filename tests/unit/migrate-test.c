@@ -583,12 +583,12 @@ static struct inode *walk_at(const char *brick, const char *path)
 	return inode;
 }
 
-/* A name of the copy in `work` at subvolume 1. */
-static bool find_name_in_work(char letter, char path[96])
+/* A name in `work` at that brick. */
+static bool find_name_in_work(const char *brick, char letter, char path[96])
 {
 	bool found = false;
 
-	at("m1");
+	at(brick);
 	for (unsigned k = 0; k < 16 && !found; k++) {
 		struct dirents list = { 0 };
 		struct file *dir = NULL;
@@ -614,7 +614,7 @@ static bool lose_name(char letter)
 	char path[96];
 	int err = -ENOENT;
 
-	if (find_name_in_work(letter, path)) {
+	if (find_name_in_work("m1", letter, path)) {
 		at("m1");
 		err = tree_unlink(&tree, path);
 		at("dht");
@@ -683,6 +683,74 @@ static void a_copy_that_has_no_name_but_the_files_becomes_the_file(void **state)
 	(void)state;
 	more_volumes = SWEEPER;
 	run(is_found_by_its_name_, "option sweep-interval 1h", "64M");
+	more_volumes = "";
+}
+
+/* A rename from 0 to 1 that was decided, and could not remove the file's old name where that waits. */
+static void rename_but_for_the_end(const char *a, const char *b, char waits[96])
+{
+	char record[96];
+
+	CHECK_INT(put(a, "text"), 0);
+	let_fail(0, "unlink", "EIO");
+	tree_rename(&tree, a, b, 0);
+	let_work(0);
+	CHECK(find_name_in_work("m0", 'd', record) && find_name_in_work("m0", 'w', waits));
+}
+
+/* As a brick does that had removed it, and another name of the file, and loses that with its power: the file was brought to its new name between the two. */
+static void remove_bring_restore(const char *b, const char *waits, const char *name)
+{
+	char stub[96] = "";
+
+	at("m0");
+	CHECK_INT(tree_unlink(&tree, waits), 0);
+	at("dht");
+	CHECK(brings(b, "brought"));
+	CHECK(find_name_in_work("m0", 's', stub));
+	at("m0");
+	CHECK_INT(tree_link(&tree, stub, waits), 0);
+	CHECK_INT(tree_link(&tree, stub, name), 0);
+	at("dht");
+}
+
+static void waits_as_a_stub(bool record)
+{
+	char waits[96] = "", path[96];
+	const char *b = name_at(1, "b"), *other = name_at(0, "o");
+
+	rename_but_for_the_end(name_at(0, "a"), b, waits);
+	remove_bring_restore(b, waits, other);
+	if (!record && find_name_in_work("m0", 'd', path)) {
+		at("m0");
+		CHECK_INT(tree_unlink(&tree, path), 0);
+		at("dht");
+	}
+	hold_tell("ends", "hold", "none");
+	hold_tell("begins", "hold", "none");
+	hold_tell("begins", "release", "all");
+	CHECK_INT(tree_unlink(&tree, other), 0);
+	CHECK(settles(0));
+	CHECK(links(other) == 0 && reads(b, "text") && links(b) == 1);
+}
+
+static void waits_with_its_record_(void *arg __attribute__((unused)))
+{
+	waits_as_a_stub(true);
+}
+
+static void waits_alone_(void *arg __attribute__((unused)))
+{
+	waits_as_a_stub(false);
+}
+
+/* Or who ended the rename would try again for ever. */
+static void an_old_name_that_waits_goes_though_the_file_was_moved_since(void **state)
+{
+	(void)state;
+	more_volumes = SWEEPER;
+	run(waits_with_its_record_, "option sweep-interval 1h", "64M");
+	run(waits_alone_, "option sweep-interval 1h", "64M");
 	more_volumes = "";
 }
 
@@ -954,6 +1022,7 @@ int main(void)
 		cmocka_unit_test(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost),
 		cmocka_unit_test(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file),
 		cmocka_unit_test(a_copy_that_has_no_name_but_the_files_becomes_the_file),
+		cmocka_unit_test(an_old_name_that_waits_goes_though_the_file_was_moved_since),
 		cmocka_unit_test(its_name_is_used_meanwhile),
 		cmocka_unit_test(an_empty_file_is_found_while_it_is_moved),
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),

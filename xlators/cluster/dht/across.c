@@ -442,7 +442,7 @@ static void lost(struct move *m)
 		if (s->arrival == ARRIVES_NOTHING)
 			continue;
 		if (s->arrival != ARRIVES_POINTER || !drop_anchor(m->rq, m->d, &s->aim))
-			waits_remove(m->rq, m->d, &m->it, n);
+			waits_remove(m->rq, m->d, &m->it, n, arrival_gfid(s));
 	}
 	become(m->rq, user);
 }

@@ -239,6 +239,8 @@ static int drop_work(struct request *rq, struct dht *d, int child, const struct 
 	int err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &work);
 
 	here.parent = work;
+	if (!err && is_stub(aim) && !MUTANT("fence-stubs")) /* it goes only for who says that he means it */
+		err = mean_these(rq, d, &aim->pgfid, NULL);
 	return err ? err : remove_at(rq, d->x->child[child], &here);
 }
 

@@ -270,6 +270,11 @@ struct aim {
 	int child;
 	bool dir; /* the object is a directory: it has one name, by its own gfid, whatever pointer leads to it */
 };
+/* What is left of a file that was moved, by whatever name: it has the file's own gfid. */
+static inline bool is_stub(const struct aim *aim)
+{
+	return gfid_equal(&aim->gfid, &aim->pgfid);
+}
 /* The directory at that subvolume for away objects of such gfids, or for work; with `makes` it is made if it is missing. A reference in *dir;
  * as root, whoever asks. -ENOENT. */
 int away_dir(struct request *, struct dht *, int child, const struct gfid *, bool makes, struct inode **dir);
@@ -501,8 +506,9 @@ int name_look(struct request *, struct dht *, const struct intent *, int n, stru
 int waits_look(struct request *, struct dht *, const struct intent *, int n, struct standing *);
 /* The name, under its mark, if it stands for that. As the caller. */
 int name_remove(struct request *, struct dht *, const struct intent *, int n, const struct gfid *);
-int waits_remove(struct request *, struct dht *, const struct intent *, int n); /* 0 also if it is not there */
-int waits_parse(const char *name, struct gfid *id);				/* -EINVAL: it is not called w.ID.N */
+/* That object. 0 also if nothing is there. */
+int waits_remove(struct request *, struct dht *, const struct intent *, int n, const struct gfid *);
+int waits_parse(const char *name, struct gfid *id); /* -EINVAL: it is not called w.ID.N */
 
 /* ---- across.c ---- */
 /* rename(2) between names at different subvolumes; at one, of directories in different trees, or behind pointers.  */

@@ -428,7 +428,9 @@ int intent_take_over(struct request *rq, struct dht *d, struct intent *it)
 	return record_rename(rq, d, it, it->state == INTENT_PREPARED ? INTENT_UNDONE : it->state, it->attempt + 1);
 }
 
-static int work_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const char *name)
+/* Null: whatever has that name. */
+static int work_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const char *name,
+		       const struct gfid *gfid)
 {
 	cleanup_inode struct inode *dir = NULL;
 	struct unlink_in in = { .loc = { .name = name } };
@@ -438,7 +440,7 @@ static int work_remove(struct request *rq, struct dht *d, const struct intent *i
 
 	in.loc.parent = dir;
 	if (!err)
-		err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER });
+		err = place_say(rq, d, &(struct place){ .flags = PLACE_POINTER, .expected = { *gfid } });
 	if (!err)
 		err = unlink_on(rq, d->x->child[it->side[n].child], &in, &out);
 	if (err == -EISDIR)
@@ -452,7 +454,7 @@ int intent_remove(struct request *rq, struct dht *d, const struct intent *it)
 {
 	char name[HIDDEN_NAME];
 
-	return work_remove(rq, d, it, 0, intent_name(it, name));
+	return work_remove(rq, d, it, 0, intent_name(it, name), &(struct gfid){ { 0 } });
 }
 
 /* ---- marks ---- */
@@ -568,11 +570,18 @@ int side_unmark(struct request *rq, struct dht *d, const struct intent *it, int 
 
 /* ---- steps ---- */
 
-int waits_remove(struct request *rq, struct dht *d, const struct intent *it, int n)
+/* Says what that is: so it goes also if it has become a stub, by another name that it has; and who counts its names, as one who brings it does, waits until it has gone at
+ * all members of a set (afr: ITS_NAMES). */
+int waits_remove(struct request *rq, struct dht *d, const struct intent *it, int n, const struct gfid *gfid)
 {
 	char name[HIDDEN_NAME];
+	struct standing now;
+	int err = work_remove(rq, d, it, n, side_name(it, n, name), MUTANT("remove-untold") ? &(struct gfid){ { 0 } } : gfid);
 
-	return work_remove(rq, d, it, n, side_name(it, n, name));
+	if (err != -ESTALE)
+		return err;
+	err = waits_look(rq, d, it, n, &now); /* others were sooner? */
+	return err || gfid_is_null(&now.gfid) ? err : -ESTALE;
 }
 
 int side_step(struct request *rq, struct dht *d, const struct intent *it, int n, const struct step_in *s)

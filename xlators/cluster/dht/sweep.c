@@ -115,7 +115,7 @@ static int end_waiting(struct request *rq, struct dht *d, int child, struct inod
 	if (present_of(d) != all_of(d) || !is_of_no_intent(rq, d, id))
 		return 1;
 	err = pointer_look(rq, d, child, dir, name, &pointer, &nlink, &aim);
-	if (!err && !aim.dir) {
+	if (!err && !aim.dir && (!is_stub(&aim) || MUTANT("fence-stubs"))) {
 		err = away_fence(rq, d, child, dir, name, &aim);
 		return err ? err : 1;
 	}

@@ -27,9 +27,9 @@ static int end_victim(struct request *rq, struct dht *d, const struct intent *it
 			  it->side[n].name);
 		return -EIO;
 	}
-	if (victim.points && !MUTANT("keep-victims-anchor"))
+	if (victim.points && !is_stub(&victim.aim) && !MUTANT("keep-victims-anchor"))
 		err = drop_anchor(rq, d, &victim.aim);
-	return err ? err : waits_remove(rq, d, it, n);
+	return err ? err : waits_remove(rq, d, it, n, &victim.gfid);
 }
 
 int intent_finish(struct request *rq, struct dht *d, const struct intent *it)
@@ -58,7 +58,7 @@ static int drop_arrival(struct request *rq, struct dht *d, const struct intent *
 		return err;
 	if (s->arrival == ARRIVES_POINTER)
 		err = drop_anchor(rq, d, &s->aim);
-	return err ? err : waits_remove(rq, d, it, n);
+	return err || gfid_is_null(&waits.gfid) ? err : waits_remove(rq, d, it, n, &waits.gfid);
 }
 
 int intent_forgo(struct request *rq, struct dht *d, struct intent *it)
@@ -123,7 +123,7 @@ static int take_back_leaving(struct request *rq, struct dht *d, const struct int
 		return -EIO;
 	}
 	if (gfid_equal(&named.gfid, &waits.gfid))
-		return waits_remove(rq, d, it, n);
+		return waits_remove(rq, d, it, n, &waits.gfid);
 	return side_step(rq, d, it, n, &(struct step_in){ .arrives = true, .moved = waits.gfid });
 }
 
