@@ -131,6 +131,38 @@ static void a_lock_that_is_given_back_while_it_is_brought_does_not_stay(void **s
 	on_set(3, flushed_while_it_is_brought);
 }
 
+/* Who closes it can't be told where the locks are to be given back: nobody would know of them any more, and all members have them. */
+static void flushed_without_a_view(void *arg)
+{
+	struct flush_in in = { .owner = OWNER };
+	struct flush_out out = { 0 };
+	struct request rq;
+
+	(void)arg;
+	tree.client = NULL; /* as what is brought: at a real member all of it is of one session */
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	for (int i = 0; i < members; i++)
+		connection(i, EVENT_CHILD_DOWN);
+	next_view();
+	in.file = file;
+	request_init(&rq, tree.graph, 0);
+	rq.deadline_ns = clock_ns() + 50000000;
+	CHECK_INT(fop_call(&rq, tree.at, FOP_flush, &in, &out), -EIO);
+	request_finish(&rq);
+	for (int i = 0; i < members; i++)
+		connection(i, EVENT_CHILD_UP);
+	for (int i = 0; i < members; i++)
+		is_free_at(i, file->inode);
+	tree_release(&tree, file);
+}
+
+static void a_flush_is_heard_of_though_there_is_no_view(void **state)
+{
+	(void)state;
+	on_set(3, flushed_without_a_view);
+}
+
 /* The file is open there, and what member 2 had refused is brought later: what is asked of it meanwhile, by so many setlks, overtakes that. */
 static void overtaken(int (*give_back)(void), unsigned own)
 {
@@ -291,6 +323,7 @@ static void a_file_that_is_closed_while_it_is_opened_at_a_member_does_not_stay_o
 
 const struct CMUnitTest brought_tests[] = {
 	cmocka_unit_test(a_lock_that_is_given_back_while_it_is_brought_does_not_stay),
+	cmocka_unit_test(a_flush_is_heard_of_though_there_is_no_view),
 	cmocka_unit_test(a_lock_that_is_brought_is_overtaken_by_nothing),
 	cmocka_unit_test(a_file_that_is_closed_while_it_is_opened_at_a_member_does_not_stay_open_there),
 };

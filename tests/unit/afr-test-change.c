@@ -339,6 +339,67 @@ static void a_token_that_others_read_under_is_asked_for_to_change(void **state)
 	on_set(3, shares_its_token);
 }
 
+struct making {
+	int err;
+	struct file *made;
+	atomic_bool done;
+};
+
+static void make_aside(void *arg)
+{
+	struct making *m = arg;
+
+	m->err = tree_create(&tree, "new", O_RDWR, 0644, &m->made);
+	atomic_store(&m->done, true);
+}
+
+/* So often what is made is asked for when it is written, where "f" was asked back while it was made. */
+static void make_while_asked_back(uint64_t how, unsigned asked)
+{
+	struct event wanted = { .kind = EVENT_RECALL, .lock.owner = how };
+	struct making making = { .err = 1 };
+	unsigned before;
+
+	CHECK_INT(make_file(), 0);
+	all_say("grants", "1");
+	event_set_gfid(&wanted, &file->inode->gfid);
+	say(hold[2], "hold", "create");
+	task_spawn(NULL, make_aside, &making);
+	while (!parked_at(2))
+		task_sleep_ms(1);
+	event_up(member[0], &wanted);
+	say(hold[2], "hold", "none");
+	say(hold[2], "release", "all");
+	while (!atomic_load(&making.done))
+		task_sleep_ms(1);
+	CHECK_INT(making.err, 0);
+	before = sum_of("acquires: ");
+	CHECK_INT(tree_write(&tree, making.made, 0, "data", 4), 0);
+	CHECK_INT(sum_of("acquires: "), before + asked);
+	tree_release(&tree, making.made);
+	tree_release(&tree, file);
+}
+
+/* It may have been that one's. */
+static void asked_back(void *arg)
+{
+	(void)arg;
+	make_while_asked_back(0, 1);
+}
+
+static void asked_to_share(void *arg)
+{
+	(void)arg;
+	make_while_asked_back(RECALL_TO_SHARE, 0);
+}
+
+static void what_is_made_comes_with_its_token_though_another_is_to_be_shared(void **state)
+{
+	(void)state;
+	on_set(3, asked_back);
+	on_set(3, asked_to_share);
+}
+
 /* ---- what is lost ---- */
 
 /* One that nobody has asked for the file. */
@@ -422,6 +483,7 @@ const struct CMUnitTest changes[] = {
 	cmocka_unit_test(a_token_is_kept_until_all_have_answered),
 	cmocka_unit_test(a_token_is_kept_until_all_know_what_has_failed),
 	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
+	cmocka_unit_test(what_is_made_comes_with_its_token_though_another_is_to_be_shared),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 };
 const unsigned changes_count = sizeof(changes) / sizeof(changes[0]);

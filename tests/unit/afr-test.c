@@ -397,6 +397,41 @@ static void what_all_refuse_for_another_has_the_name_is_not_recovered(void **sta
 	on_set(3, stands_for_another);
 }
 
+/* ---- what is being recovered ---- */
+
+static int64_t size_at(int i)
+{
+	struct getattr_in in = { .inode = file->inode };
+	struct getattr_out out = { 0 };
+	int err = tree_call(&tree, locks[i], FOP_getattr, &in, &out);
+
+	return err ? err : (int64_t)out.attr.size;
+}
+
+/* When a view begins each member says so for a moment. To write, all are asked at once; that is no reason to tell the program, who may truncate it, too. */
+static void opens_what_all_recover(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_unopened(), 0);
+	all_say("recovering", "1");
+	CHECK_INT(tree_open_file(&tree, "f", O_RDWR, &file), 0);
+	CHECK_INT(tree_write(&tree, file, 0, "data", 4), 0);
+	tree_release(&tree, file);
+	all_say("recovering", "3");
+	CHECK_INT(tree_open_file(&tree, "f", O_WRONLY | O_TRUNC, &file), 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(size_at(i), 0);
+	tree_release(&tree, file);
+}
+
+static void opening_to_write_waits_where_all_members_recover(void **state)
+{
+	(void)state;
+	on_set(3, opens_what_all_recover);
+	on_set(2, opens_what_all_recover);
+	on_set_with_arbiter(opens_what_all_recover);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -405,6 +440,7 @@ int main(void)
 		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
+		cmocka_unit_test(opening_to_write_waits_where_all_members_recover),
 	};
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 

@@ -12,7 +12,10 @@
 
 #include "quota.h"
 
-enum { DIRS_OF_ONE = 256 };
+enum {
+	DIRS_OF_ONE = 256,
+	DIRS_OF_ONE_ELSEWHERE = 512
+}; /* as many as the first member decides; as many as any other does after it */
 static atomic_int failures;
 
 static void run(void (*fn)(void *))
@@ -171,10 +174,32 @@ static void are_few(void *arg)
 	CHECK_INT(limit(LIMITS_FIRST, "d257", "0 0 0000000000001001"), 0);
 }
 
+/* A client says that the first has decided; it may lie. */
+static void are_few_elsewhere(void *arg)
+{
+	char name[16], text[40];
+
+	(void)arg;
+	for (int i = 0; i <= DIRS_OF_ONE_ELSEWHERE; i++) {
+		snprintf(name, sizeof(name), "d%d", i);
+		snprintf(text, sizeof(text), "0 0 %016x", i + 1);
+		CHECK_INT(make_acmes(name), 0);
+		CHECK_INT(limit(LIMITS_DECIDED, name, text), i < DIRS_OF_ONE_ELSEWHERE ? 0 : -EOVERLIMIT);
+	}
+	CHECK_INT(make(LIMITS_FIRST, BASE_B, "", "other", true), 0);
+	CHECK_INT(limit(LIMITS_FIRST, "other", "0 0 0000000000001000"), 0); /* there is room for others */
+}
+
 static void how_many_there_may_be_the_first_decides(void **s)
 {
 	(void)s;
 	run(are_few);
+}
+
+static void who_says_that_the_first_decided_does_not_fill_the_table(void **s)
+{
+	(void)s;
+	run(are_few_elsewhere);
 }
 
 /* ---- who refuses ---- */
@@ -290,6 +315,7 @@ static void are_left(void *arg)
 {
 	(void)arg;
 	CHECK_INT(told("d/b", "inodes "), 3);
+	CHECK_INT(told("d/b", "inodes-limit "), 0); /* it went with the directory */
 	CHECK_INT(set(LIMITS_HEAL, "d", QUOTA_TAG_XATTR, top_22, 24), 0);
 	CHECK_INT(told("d", "inodes "), 4);
 	CHECK_INT(told("d", "inodes-limit "), 9);
@@ -306,14 +332,114 @@ static void what_has_a_tag_is_charged_whatever_comes_first(void **s)
 	run(are_left);
 }
 
+/* ---- what healing brings ---- */
+
+/* A directory with a limit stays at one subvolume, and can't be given to others; but a member that has more than another was given that before. */
+static void gets_a_layout(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_acmes("d"), 0);
+	CHECK_INT(limit(LIMITS_FIRST, "d", "0 4 0000000000000011"), 0);
+	for (const char *const *name = (const char *const[]){ "trusted.dht.layout", "trusted.dht.pointer", NULL }; *name;
+	     name++) {
+		CHECK_INT(set(LIMITS_FIRST, "d", *name, "x", 1), -EXDEV);
+		CHECK_INT(set(LIMITS_DECIDED, "d", *name, "x", 1), -EXDEV);
+		CHECK_INT(set(LIMITS_HEAL, "d", *name, "x", 1), 0);
+	}
+}
+
+static void healing_may_bring_a_layout_to_what_has_a_limit(void **s)
+{
+	(void)s;
+	run(gets_a_layout);
+}
+
+/* ---- while all is counted ---- */
+
+enum { SLOW_MS = 20, BELOW_D = 20 };
+
+/* As many directories with limits as there may be; one of them has it no more, but what is in it has its tag. */
+static void has_most(void *arg)
+{
+	char name[16], text[40];
+
+	(void)arg;
+	CHECK_INT(make_acmes("d"), 0);
+	CHECK_INT(make_acmes("more"), 0);
+	CHECK_INT(limit(LIMITS_FIRST, "d", "0 100 0000000000001000"), 0);
+	for (int i = 0; i < BELOW_D; i++) {
+		snprintf(name, sizeof(name), "s%d", i);
+		CHECK_INT(make(LIMITS_FIRST, BASE_A, "d", name, true), 0);
+	}
+	for (int i = 1; i < DIRS_OF_ONE; i++) {
+		snprintf(name, sizeof(name), "l%d", i);
+		snprintf(text, sizeof(text), "0 0 %016x", i);
+		CHECK_INT(make_acmes(name), 0);
+		CHECK_INT(limit(LIMITS_FIRST, name, text), 0);
+	}
+	CHECK_INT(unset(LIMITS_HEAL, "d", QUOTA_TAG_XATTR), 0);
+	CHECK_INT(told("d/s0", "inodes "), BELOW_D);
+}
+
+/* So many have been counted; 0 as well if nothing counts. */
+static int64_t counted(void)
+{
+	static const char key[] = "\"recounted\": ";
+	char *text;
+	int64_t n;
+
+	tell("status", "--json", &text);
+	n = strtoll(strstr(text, key) + strlen(key), NULL, 10);
+	free(text);
+	return n;
+}
+
+/* What has the tag has been counted, and is not charged yet, when room is looked for. */
+static void wants_more(void *arg)
+{
+	const int64_t all = 3 + BELOW_D + DIRS_OF_ONE - 1; /* with the root, "d" and "more" */
+
+	(void)arg;
+	for (int ms = 0; counted() < all && ms < 60000; ms++)
+		task_sleep_ms(1);
+	CHECK_INT(limit(LIMITS_FIRST, "more", "0 0 0000000000002000"), -EOVERLIMIT);
+	CHECK_INT(counted(), all);
+}
+
+static void are_charged_yet(void *arg)
+{
+	(void)arg;
+	CHECK_INT(told("d/s0", "inodes "), BELOW_D);
+}
+
+static void what_has_been_counted_keeps_its_row(void **s)
+{
+	(void)s;
+	run(has_most);
+	assert_int_equal(unlink(path_in("ledger")), 0);
+	slow_ms = SLOW_MS;
+	open_tree();
+	slow_ms = 0;
+	assert_int_equal(task_call(wants_more, NULL), 0);
+	assert_true(EVENTUALLY(is_exact()));
+	assert_int_equal(failures, 0);
+	assert_int_equal(task_call(are_charged_yet, NULL), 0);
+	assert_int_equal(failures, 0);
+	expect_equal();
+	tree_close(&tree);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_member_takes_the_number_that_all_have, setup, teardown),
 		cmocka_unit_test_setup_teardown(how_many_there_may_be_the_first_decides, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_says_that_the_first_decided_does_not_fill_the_table, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_first_decides_near_a_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_border_is_where_tags_are, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_a_tag_is_charged_whatever_comes_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(healing_may_bring_a_layout_to_what_has_a_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_has_been_counted_keeps_its_row, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);

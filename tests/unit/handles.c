@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test/handles: as a connection to a brick, it can name only such objects as it was told of, as long as somebody refers to their inodes. */
+/* test/handles: as a connection to a brick, it can name only such objects as it was told of, as long as somebody refers to their inodes, and such files as
+ * were opened there. */
 #include "xlator.h"
 
 static bool is_told(struct xlator *x, struct inode *inode)
@@ -27,6 +28,18 @@ static bool all_told(struct xlator *x, enum fop fop, const void *in)
 	return yes;
 }
 
+static bool all_opened(struct xlator *x, enum fop fop, const void *in)
+{
+	bool yes = true;
+
+	for (const struct field *f = fop_info[fop].in; f->name; f++) {
+		struct file *file = f->kind == FIELD_FILE ? *(struct file *const *)((const char *)in + f->offset) : NULL;
+
+		yes &= !file || file_slot(file, x);
+	}
+	return yes;
+}
+
 static void tell(struct xlator *x, struct inode *inode)
 {
 	if (inode)
@@ -41,6 +54,8 @@ static void tell_of(struct xlator *x, enum fop fop, const void *out)
 
 		if (f->kind == FIELD_INODE)
 			tell(x, *(struct inode *const *)at);
+		if (f->kind == FIELD_FILE && *(struct file *const *)at)
+			file_slot_set(*(struct file *const *)at, x, x);
 		for (uint32_t i = 0; f->kind == FIELD_DIRENTS && i < list->count; i++)
 			tell(x, list->entry[i].inode);
 	}
@@ -48,7 +63,7 @@ static void tell_of(struct xlator *x, enum fop fop, const void *out)
 
 static int handles_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
-	int err = all_told(x, fop, in) ? fop_pass(rq, x, fop, in, out) : -ESTALE;
+	int err = !all_told(x, fop, in) ? -ESTALE : !all_opened(x, fop, in) ? -EBADF : fop_pass(rq, x, fop, in, out);
 
 	if (!err)
 		tell_of(x, fop, out);

@@ -459,6 +459,56 @@ static int stop(void **s)
 	return 0;
 }
 
+/* ---- the bandwidth ---- */
+
+struct healing {
+	int err;
+	atomic_bool over;
+};
+
+static void heal_aside(void *arg)
+{
+	struct healing *h = arg;
+
+	h->err = heal_file("f", 1, 0, UINT64_MAX);
+	atomic_store(&h->over, true);
+}
+
+/* A byte in a second: it waits for days, until it may go faster. */
+static void is_freed(void *arg)
+{
+	struct healing h = { .err = 1 };
+
+	(void)arg;
+	same_roots();
+	make_everywhere("f");
+	for (int i = 0; i < 4; i++)
+		put(0, "f", (uint64_t)i * MIB, "data");
+	atomic_store(&heal.bytes, 0);
+	atomic_store(&heal.paid_until_ns, 0);
+	atomic_store(&heal.bandwidth, 1);
+	task_spawn(NULL, heal_aside, &h);
+	for (uint64_t before = 0; !before || atomic_load(&heal.bytes) != before; task_sleep_ms(200))
+		before = atomic_load(&heal.bytes);
+	expect(!atomic_load(&h.over), "it waits");
+	atomic_store(&heal.bandwidth, 1ull << 40);
+	for (int i = 0; i < 20000 && !atomic_load(&h.over); i++)
+		task_sleep_ms(1);
+	expect(atomic_load(&h.over), "it goes on");
+	atomic_store(&heal.halt, true);
+	while (!atomic_load(&h.over))
+		task_sleep_ms(1);
+	atomic_store(&heal.halt, false);
+	atomic_store(&heal.bandwidth, 0);
+	expect(!h.err && byte_at(1, "f", 3 * MIB) == 'd', "all is copied");
+}
+
+static void a_bandwidth_that_is_changed_counts_for_who_waits_already(void **s)
+{
+	(void)s;
+	race_on(false, is_freed);
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__ /* the test's own counters are not made for it yet */
@@ -479,6 +529,7 @@ int main(void)
 		cmocka_unit_test(what_lies_in_the_limbo_is_found_where_no_list_tells_of_it),
 		cmocka_unit_test(what_a_member_lacks_is_told_with_all_that_leads_to_it),
 		cmocka_unit_test(what_a_recovery_takes_from_a_directory_is_synced),
+		cmocka_unit_test(a_bandwidth_that_is_changed_counts_for_who_waits_already),
 	};
 
 	if (getenv("HEAL_TEST"))

@@ -2,9 +2,11 @@
 /* The inode table: one inode for a gfid, references, idle ones, and slots whose destructors run exactly once. */
 #include "test.h"
 
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "xlator.h"
 
@@ -147,6 +149,72 @@ static void threads_agree_on_references(void **state)
 	inode_table_destroy(shared);
 }
 
+/* ---- who leaves while a translator goes ---- */
+
+static sem_t leaves, purges;
+static atomic_int inodes_gone;
+static void *inode_had; /* for the translator, when the file's destructor ended */
+
+static void forget_slow_inode(struct xlator *x, struct inode *i, void *slot)
+{
+	(void)x, (void)i, (void)slot;
+	atomic_fetch_add(&inodes_gone, 1);
+}
+
+/* It is in here when the translator is purged, and stays for as long as that would take. */
+static void forget_slow_file(struct xlator *x, struct file *f, void *slot)
+{
+	struct timespec nap = { 0, 1000000 };
+
+	(void)slot;
+	sem_post(&leaves);
+	sem_wait(&purges);
+	for (int ms = 0; ms < 200 && !atomic_load(&inodes_gone); ms++)
+		nanosleep(&nap, NULL);
+	inode_had = inode_slot(f->inode, x);
+}
+
+static const struct xlator_type slow_type = { .name = "test/slow",
+					      .forget_inode = forget_slow_inode,
+					      .forget_file = forget_slow_file };
+static struct xlator slow = { .type = &slow_type };
+
+static void *let_go_of(void *file)
+{
+	file_unref(file);
+	return NULL;
+}
+
+/* The destructor of a file's slot may look at the inode's. */
+static void what_an_inode_keeps_outlives_files_that_are_let_go_of(void **state)
+{
+	struct inode_table *t = inode_table_create();
+	struct gfid g;
+	struct inode *i;
+	struct file *f;
+	pthread_t thread;
+	int kept = 0, open = 0;
+
+	(void)state;
+	sem_init(&leaves, 0, 0);
+	sem_init(&purges, 0, 0);
+	gfid_create(&g);
+	i = inode_get(t, &g, S_IFREG);
+	f = file_create(i, 0);
+	assert_int_equal(inode_slot_set(i, &slow, &kept), 0);
+	assert_int_equal(file_slot_set(f, &slow, &open), 0);
+	assert_int_equal(pthread_create(&thread, NULL, let_go_of, f), 0);
+	sem_wait(&leaves);
+	sem_post(&purges);
+	slots_purge(t, &slow);
+	pthread_join(thread, NULL);
+	assert_ptr_equal(inode_had, &kept);
+	assert_int_equal(atomic_load(&inodes_gone), 1);
+	assert_null(inode_slot(i, &slow));
+	inode_unref(i);
+	inode_table_destroy(t);
+}
+
 static void gfids_print_and_parse(void **state)
 {
 	struct gfid g, back;
@@ -223,6 +291,7 @@ int main(void)
 		cmocka_unit_test(idle_inodes_go_least_recently_used_first),
 		cmocka_unit_test(slots_belong_to_their_translator),
 		cmocka_unit_test(threads_agree_on_references),
+		cmocka_unit_test(what_an_inode_keeps_outlives_files_that_are_let_go_of),
 		cmocka_unit_test(gfids_print_and_parse),
 		cmocka_unit_test(gfids_that_end_alike_are_not_in_one_place), /* under this process's own key */
 		cmocka_unit_test(gfids_are_hashed_by_siphash_1_3),

@@ -443,6 +443,61 @@ static void the_end_of_a_file_drops_what_was_locked_through_it(void **state)
 	close_world(&w);
 }
 
+static void open_again(void *arg)
+{
+	struct world *w = arg;
+
+	CHECK(!tree_open_file(&w->tree, "f", O_RDWR, &w->file));
+}
+
+static void close_it(void *arg)
+{
+	struct world *w = arg;
+
+	tree_release(&w->tree, w->file);
+}
+
+static void is_free(void *arg)
+{
+	CHECK(seen(arg, LOCK_POSIX, 0, 0) == F_UNLCK);
+}
+
+struct late {
+	struct world world; /* whose file refers to what is closed, until it has the lock */
+	struct lock lock;
+	atomic_int result; /* 1: not yet */
+};
+
+static void ask_late(void *arg)
+{
+	struct late *l = arg;
+	int err = set(&l->world, 1, l->lock);
+
+	file_unref(l->world.file);
+	l->result = err;
+}
+
+/* When the file was closed there was nothing to drop yet. */
+static void who_gets_a_lock_through_a_file_that_was_closed_meanwhile_does_not_keep_it(void **state)
+{
+	struct world w;
+	struct late l = { .lock = waiting(posix(F_WRLCK, 2, 0, 9)), .result = 1 };
+
+	(void)state;
+	open_world(&w, plain);
+	l.world = w;
+	task_call(open_again, &w);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	assert_int_equal(task_spawn(NULL, ask_late, &l), 0);
+	assert_true(EVENTUALLY(counter(&w, "waited:") == 1));
+	file_ref(l.world.file);
+	task_call(close_it, &l.world);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 9)), 0);
+	assert_true(EVENTUALLY(l.result != 1));
+	task_call(is_free, &w);
+	close_world(&w);
+}
+
 static void take_many(void *arg)
 {
 	struct world *w = arg;
@@ -767,6 +822,7 @@ int main(void)
 		cmocka_unit_test(flocks_belong_to_the_open_file),
 		cmocka_unit_test(flush_drops_the_locks_of_that_owner_only),
 		cmocka_unit_test(the_end_of_a_file_drops_what_was_locked_through_it),
+		cmocka_unit_test(who_gets_a_lock_through_a_file_that_was_closed_meanwhile_does_not_keep_it),
 		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
 		cmocka_unit_test(the_clients_of_one_tenant_get_so_many_locks_together),
 		cmocka_unit_test(nor_does_one_who_reclaims_get_more),

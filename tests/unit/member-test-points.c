@@ -3,6 +3,7 @@
 #include "member-test.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum { SESSIONS = 4, MOST = 16 }; /* of a tenant: see open_member() */
@@ -252,6 +253,125 @@ static void who_has_a_part_is_given_a_handle_of_what_is_in_it_whatever_he_has_a_
 	on(ON_POSIX, handles_);
 }
 
+/* ---- where what he has is named, too ---- */
+
+static int make_in(struct inode *in, const char *name, struct inode **made)
+{
+	struct mknod_in mknod = { .loc = { .parent = in, .name = name }, .mode = S_IFREG | 0666 };
+	struct mknod_out out = { 0 };
+	int err;
+
+	gfid_create(&mknod.gfid);
+	err = change(++sequence, FOP_mknod, &mknod, &out);
+	*made = err ? NULL : inode_ref(out.inode);
+	fop_out_clear(FOP_mknod, &out);
+	return err;
+}
+
+static int name_it(struct inode *what, struct inode *in, const char *name)
+{
+	struct link_in link = { what, { .parent = in, .name = name } };
+
+	return change(++sequence, FOP_link, &link, &(struct link_out){ 0 });
+}
+
+static int unname(struct inode *in, const char *name)
+{
+	struct unlink_in unlink = { .loc = { .parent = in, .name = name } };
+
+	return change(++sequence, FOP_unlink, &unlink, &(struct unlink_out){ 0 });
+}
+
+/* How many of its names web is told. */
+static int names_told(struct inode *of)
+{
+	struct replica_in in = { .verb = REPLICA_LINKS, .inode = of };
+	struct replica_out out = { 0 };
+	int err = ask(&web, &webs, 0, FOP_replica, &in, &out), told = 0;
+	struct unpack u = unpack_blob(&out.data);
+
+	if (!err)
+		told = (int)unpack_u32(&u);
+	fop_out_clear(FOP_replica, &out);
+	return err ? err : told;
+}
+
+enum { LONG = 250 };
+static char inside[LONG + 1];
+
+/* Of its names the brick lists as many as have room; of those that are left that is the one beside the part, and the kernel knows the one in it. */
+static void name_more_than_are_listed(struct inode *what, struct inode *beside, struct inode *part)
+{
+	enum { MORE = 5 };
+	char name[LONG + 1] = "";
+
+	memset(name, 'n', LONG);
+	for (int i = 0; i < MORE; i++) {
+		name[0] = (char)('a' + i);
+		CHECK_INT(name_it(what, beside, name), 0);
+	}
+	memcpy(inside, name, LONG);
+	CHECK_INT(name_it(what, part, inside), 0);
+	for (int i = 0; i < MORE; i++) {
+		name[0] = (char)('a' + i);
+		CHECK_INT(unname(beside, name), 0);
+	}
+}
+
+static void name_in_two_places(void)
+{
+	cleanup_inode struct inode *parent = root(), *acmes = NULL, *part = NULL, *beside = NULL, *what = NULL;
+
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make_directory(parent, "acme", &acmes), 0);
+	CHECK_INT(make_directory(acmes, "part", &part), 0);
+	CHECK_INT(make_directory(acmes, "beside", &beside), 0);
+	CHECK_INT(make_in(beside, "out", &what), 0);
+	name_more_than_are_listed(what, beside, part);
+	CHECK_INT(settle(sequence), 0);
+}
+
+/* As the brick has it. */
+static int find_at_leaf(const char *path, struct inode **found)
+{
+	struct xlator *top = tree.at;
+	int err;
+
+	tree.at = tree_find(&tree, "leaf");
+	err = tree_walk(&tree, path, found);
+	tree.at = top;
+	return err;
+}
+
+/* Started anew, so that nobody has the directory beside it in use, and only the object's own path can tell. */
+static void names_(void *arg)
+{
+	cleanup_inode struct inode *acmes = NULL, *part = NULL, *what = NULL;
+	char path[LONG + 16];
+
+	(void)arg;
+	name_in_two_places();
+	snprintf(path, sizeof(path), "acme/part/%s", inside);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(find_at_leaf("acme", &acmes), 0);
+	CHECK_INT(find_at_leaf("acme/part", &part), 0);
+	CHECK_INT(find_at_leaf(path, &what), 0);
+	tenants_tree = acmes->gfid;
+	webs_top = part->gfid;
+	CHECK_INT(come(&web, &webs, web_id), 0);
+	CHECK_INT(names_told(what), -EXDEV);
+	tenants_tree = webs_top = nones;
+}
+
+static void who_has_a_part_is_told_no_name_beside_it_though_a_way_in_it_leads_there(void **state)
+{
+	(void)state;
+	if (geteuid())
+		skip();
+	on(ON_POSIX, names_);
+}
+
 /* ---- the directory with which a session begins ---- */
 
 /* As features/cloud, once it knows that a client may come in. */
@@ -303,6 +423,7 @@ const struct CMUnitTest points[] = {
 	cmocka_unit_test(a_tenants_access_points_have_half_of_what_it_may),
 	cmocka_unit_test(who_keeps_the_rename_token_from_his_host_gets_it_no_more),
 	cmocka_unit_test(who_has_a_part_is_given_a_handle_of_what_is_in_it_whatever_he_has_a_voucher_for),
+	cmocka_unit_test(who_has_a_part_is_told_no_name_beside_it_though_a_way_in_it_leads_there),
 	cmocka_unit_test(no_session_begins_with_what_a_member_had_before_it_was_away),
 };
 const unsigned points_count = sizeof points / sizeof *points;

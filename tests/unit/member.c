@@ -15,12 +15,14 @@ struct member {
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
 	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks, asked;
 	atomic_uint epoch;
-	atomic_bool refuses;  /* writes, and what gives a name, as in another view */
-	atomic_bool did;      /* whatever was sent in an earlier view: it has a note of it */
-	atomic_bool healed;   /* so it knows nothing of earlier views */
-	atomic_bool deaf;     /* to what has failed: it can't be reached */
-	atomic_bool nameless; /* of all that is asked for: it has no name */
-	atomic_bool another;  /* stands for each name of which it is told what that is expected to be: it unlinks none */
+	atomic_int recovering; /* opens that are still to be told so */
+	atomic_bool refuses;   /* writes, and what gives a name, as in another view */
+	atomic_bool did;       /* whatever was sent in an earlier view: it has a note of it */
+	atomic_bool healed;    /* so it knows nothing of earlier views */
+	atomic_bool deaf;      /* to what has failed: it can't be reached */
+	atomic_bool grants;    /* who makes a file has its token with the answer */
+	atomic_bool nameless;  /* of all that is asked for: it has no name */
+	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
@@ -148,6 +150,10 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		atomic_fetch_add(&m->fsyncs, 1);
 	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
 		return -ESTALE;
+	if (fop == FOP_open && atomic_load(&m->recovering) > 0) {
+		atomic_fetch_sub(&m->recovering, 1);
+		return -ERECOVERING;
+	}
 	err = refuses(m, fop) ? -EVIEW : fop_pass(rq, x, fop, in, out);
 	if (refuses(m, fop)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
@@ -155,6 +161,8 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		memset(out, 0, fop_info[fop].out_size);
 		return -EVIEW;
 	}
+	if (fop == FOP_create && !err && atomic_load(&m->grants))
+		granted_attach(rq);
 	if (fop == FOP_open && !err)
 		atomic_fetch_add(&m->opened, 1);
 	if (fop == FOP_release && !err)
@@ -196,10 +204,14 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->did, atoi(argv[1]));
 	else if (!strcmp(argv[0], "healed"))
 		atomic_store(&m->healed, atoi(argv[1]));
+	else if (!strcmp(argv[0], "grants"))
+		atomic_store(&m->grants, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))
 		atomic_store(&m->another, atoi(argv[1]));
+	else if (!strcmp(argv[0], "recovering")) /* what the next so many opens are for */
+		atomic_store(&m->recovering, atoi(argv[1]));
 	else if (!strcmp(argv[0], "deaf"))
 		atomic_store(&m->deaf, atoi(argv[1]));
 	else if (!strcmp(argv[0], "back"))

@@ -315,6 +315,58 @@ static void a_first_write_that_lacks_its_header_is_taken(void **state)
 	starts_with(2 * COMMITS);
 }
 
+static bool is_snapshot(const char *name)
+{
+	return !strncmp(name, "snapshot-", strlen("snapshot-"));
+}
+
+static bool has_snapshot(const char *directory)
+{
+	DIR *list = opendir(directory);
+	bool found = false;
+	struct dirent *d;
+
+	assert_non_null(list);
+	while (!found && (d = readdir(list)))
+		found = is_snapshot(d->d_name) && strstr(d->d_name, ".meta");
+	closedir(list);
+	return found;
+}
+
+/* The same log, so far ahead that a snapshot has taken the place of what "stopped" has. The version that it has, or less. */
+static uint64_t go_ahead(const char *directory)
+{
+	struct blob value = { .size = 1, .bytes = (char[]){ "x" } };
+	struct problem p = { "" };
+	struct store *s;
+	uint64_t version;
+
+	if (open_store(directory, true, &s, &p))
+		fail_msg("%s", p.text);
+	wait_for_lead(s);
+	for (version = store_version(s, "volume/a"); !has_snapshot(directory); version++)
+		assert_int_equal(store_replace(s, "volume/a", version, &value), 0);
+	store_close(s);
+	return version - 1;
+}
+
+/* To a server that was away a snapshot was sent, and its power went before the log was cut: closed segments end before that, and segments were made to be written to. */
+static void a_snapshot_that_was_just_installed_takes_the_place_of_what_is_before_it(void **state)
+{
+	cleanup_path char *ahead = path_format("%s/ahead", top), *fork = path_format("cp -a %s %s", stopped, ahead),
+			  *bring = NULL;
+	uint64_t version;
+
+	(void)state;
+	run(fork);
+	version = go_ahead(ahead);
+	take_copy(stopped);
+	bring = path_format("cp -a %s/snapshot-* %s && truncate -s 8M %s/open-1 %s/open-2", ahead, copy, copy, copy);
+	run(bring);
+	assert_true(version > COMMITS);
+	starts_with(version - 8); /* it may have been taken a few entries earlier */
+}
+
 /* ---- what it does not leave ---- */
 
 static void a_flipped_bit_is_refused_wherever_it_is(void **state)
@@ -515,6 +567,7 @@ int main(void)
 		cmocka_unit_test(a_write_that_a_power_cut_has_torn_is_taken),
 		cmocka_unit_test(segments_that_were_only_made_are_taken),
 		cmocka_unit_test(a_first_write_that_lacks_its_header_is_taken),
+		cmocka_unit_test(a_snapshot_that_was_just_installed_takes_the_place_of_what_is_before_it),
 		cmocka_unit_test(a_flipped_bit_is_refused_wherever_it_is),
 		cmocka_unit_test(a_flipped_bit_of_an_entry_is_refused_without_the_mark),
 		cmocka_unit_test(nothing_is_changed_by_who_refuses_and_the_sentence_says_what_to_do),

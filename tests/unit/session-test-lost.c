@@ -132,3 +132,58 @@ void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **t
 	task_call(use_all, NULL);
 	end(&h);
 }
+
+/* ---- a lock that comes late ---- */
+
+static struct file *late, *other;
+
+static void lock_late(void *arg)
+{
+	(void)arg;
+	assert_int_equal(lock(late, OWNER, F_WRLCK, true), 0);
+}
+
+/* The brick grants it when the file through which it was asked for has been released. Whoever asked still refers to that. */
+static void grant_late(void *arg)
+{
+	struct aside a = { .fn = lock_late };
+
+	(void)arg;
+	UNTIL(counter(client, "connects: ") >= CHANNELS);
+	late = create("late");
+	other = open_again(late);
+	assert_int_equal(lock(other, OTHER, F_WRLCK, false), 0);
+	start_aside(&a);
+	UNTIL(atomic_load(&disk->lock_waits) == 1);
+	release(file_ref(late));
+	assert_int_equal(lock(other, OTHER, F_UNLCK, false), 0);
+	UNTIL(atomic_load(&a.done));
+	atomic_store(&disk->reclaims, 0);
+}
+
+static void nothing_is_lost(void *arg)
+{
+	(void)arg;
+	assert_int_equal(write_file(other, 0, "x", 1, 0), 1);
+	UNTIL(counter(client, "connects: ") >= 2 * CHANNELS);
+	assert_int_equal(atomic_load(&disk->reclaims), 0);
+	assert_int_equal(counter(client, "lost locks: "), 0);
+	file_unref(late);
+	release(other);
+	assert_int_equal(remove_file("late"), 0);
+}
+
+/* It went with the file: nobody is told after a restart that it is lost, nor is it asked for. */
+void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **test)
+{
+	(void)test;
+	start_server("");
+	start_client("");
+	task_call(grant_late, NULL);
+	stop(&server);
+	memset(disk->held, 0, sizeof(disk->held));
+	start_server("");
+	task_call(nothing_is_lost, NULL);
+	stop(&client);
+	stop(&server);
+}

@@ -48,7 +48,12 @@ void start_aside_at(unsigned shard, struct aside *);
 /* session-test-lost.c */
 void a_release_that_has_no_answer_is_sent_until_it_has_one(void **);
 void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **);
+void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **);
 /* session-test-held.c */
 void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
 void what_is_held_back_is_done_when_the_server_stops(void **);
+/* session-test-moved.c */
+void a_graph_that_begins_is_told_that_a_brick_is_down(void **);
+void a_brick_that_goes_while_it_is_told_to_be_up_is_told_to_be_down(void **);
+void who_does_not_wait_for_a_brick_tells_why_it_is_not_reached(void **);
 #endif

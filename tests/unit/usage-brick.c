@@ -41,7 +41,7 @@ static bool counted_before(const struct stat *st)
 }
 
 /* What was found below each directory with a limit, by the tag. */
-enum { TAGS = 512 };
+enum { TAGS = 1024 };
 static struct {
 	uint64_t tag;
 	int64_t bytes, inodes;

@@ -239,6 +239,53 @@ WIDENS(a_large_directory_gets_more_subvolumes)
 	CHECK_INT(census().anchors, 0);
 }
 
+/* Of the newest layout of the directory. */
+static bool shares_are_equal(const char *path)
+{
+	struct layout l, newest = { .version = 0 };
+	struct attr a;
+	bool yes;
+
+	if (tree_getattr(&tree, path, &a))
+		return false;
+	for (int i = 0; i < SUBVOLUMES; i++)
+		if (!layout_at(i, &a.gfid, path, &l) && l.version > newest.version)
+			newest = l;
+	yes = newest.count > 1;
+	for (unsigned i = 1; i < newest.count; i++)
+		yes &= newest.member[i].weight == newest.member[0].weight;
+	return yes;
+}
+
+static void weights_are_asked_for_(void *arg)
+{
+	(void)arg;
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
+	CHECK_INT(fill("d", "f", 0, NAMES), 0);
+	CHECK_INT(widening("weighs", "start"), 0);
+	CHECK(becomes_wide("d", 2));
+	CHECK(shares_are_equal("d"));
+	CHECK_INT(listed("d"), NAMES);
+	CHECK_INT(fill("d", "g", 0, 3 * NAMES), 0);
+	CHECK(becomes_wide("d", 4));
+	CHECK(shares_are_equal("d"));
+	CHECK_INT(listed("d"), 4 * NAMES);
+	CHECK_INT(widening("weighs", "stop"), 0);
+	CHECK(is_whole());
+}
+
+/* They are of the root's names. */
+static void a_wide_directory_has_equal_shares_whatever_weights_are_asked_for(void **state)
+{
+	(void)state;
+	widen_at = LARGE;
+	more_volumes =
+		"volume weighs\n type cluster/dht\n option lean 0\n option sweep-interval 10ms\n option weights 1,5,9,13\n subvolumes c0 c1 c2 c3\nend-volume\n";
+	run(weights_are_asked_for_, " option sweep-interval 10ms\n option weights 1,5,9,13\n", "256M");
+	widen_at = 8192;
+	more_volumes = "";
+}
+
 WIDENS(names_in_a_wide_directory_are_used_as_in_any)
 {
 	struct setattr set = { .valid = SET_MODE, .mode = 0711 };
@@ -716,6 +763,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_large_directory_gets_more_subvolumes),
+		cmocka_unit_test(a_wide_directory_has_equal_shares_whatever_weights_are_asked_for),
 		cmocka_unit_test(names_in_a_wide_directory_are_used_as_in_any),
 		cmocka_unit_test(names_are_used_while_their_directory_grows_wide),
 		cmocka_unit_test(a_listing_tells_each_name_once_though_the_directory_grows_wide_meanwhile),
