@@ -655,8 +655,12 @@ int marks_wait_to_mark(struct request *rq, struct dht *d, struct patience *p, in
 
 int marks_wait(struct request *rq, struct dht *d, struct patience *p, enum fop fop, const void *in)
 {
-	if (clock_ns() >= rq->deadline_ns)
+	if (clock_ns() >= rq->deadline_ns) {
+		log_error(d->x, rq,
+			  "%s ends with EIO: a name, or a file, of it was held by others, who did not end what they began",
+			  fop_info[fop].name);
 		return -EIO;
+	}
 	if (!is_patient(d, p)) {
 		end_holders(rq, d, fop, in);
 		p->taken_over_ns = clock_ns();
