@@ -120,6 +120,8 @@ def locations(thief, own):
         for handle in thief.root, own:
             expect(f"{name}", get(thief, handle, name)[0], EOPNOTSUPP, ENODATA)
     expect("as a user", get(thief, thief.root, b"trusted.dht.path." + text(ROOT), place_head(uid=7))[0], EPERM)
+    expect("how an intent of nobody's ended", get(thief, thief.root, b"trusted.dht.ended." + text(NOBODY))[0], ENODATA)
+    expect("the same as a user", get(thief, thief.root, b"trusted.dht.ended." + text(NOBODY), place_head(uid=7))[0], EPERM)
 
 
 def nonsense(thief, own):

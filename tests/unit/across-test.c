@@ -137,6 +137,11 @@ static void who_dies_half_way_where_the_first_has_left(void **state)
 	gone = 0;
 }
 
+PROPERTY_WITH(who_is_slow_renames_in_the_end, SWEEPS, "1M")
+{
+	play_slow(scenes, sizeof(scenes) / sizeof(*scenes));
+}
+
 /* Of a rename into an empty directory that is cut off: what others hear of the directory then is what has become of the rename. */
 static void fill_half_way(unsigned messages, bool done, unsigned *sent)
 {
@@ -684,6 +689,7 @@ int main(void)
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(who_is_slow_renames_in_the_end),
 		cmocka_unit_test(a_directory_holds_nothing_that_is_taken_back),
 		cmocka_unit_test(what_a_brick_lost_with_its_power_loses_no_file),
 		cmocka_unit_test(what_waits_for_no_intent_goes),

@@ -426,6 +426,21 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
 }
 
+PROPERTY_WITH(who_is_slow_renames_in_the_end, SWEEPS, "1M")
+{
+	play_slow(in_the_root, sizeof(in_the_root) / sizeof(*in_the_root));
+}
+
+PROPERTY_WITH(who_is_slow_exchanges_in_the_end, SWEEPS, "1M")
+{
+	play_slow(exchanges, sizeof(exchanges) / sizeof(*exchanges));
+}
+
+PROPERTY_WITH(who_is_slow_on_the_way_to_another_parent_comes_there_in_the_end, SWEEPS, "1M")
+{
+	play_slow(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -444,7 +459,12 @@ int main(void)
 		cmocka_unit_test(who_dies_while_making_one_leaves_all_of_it_or_nothing),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
+		cmocka_unit_test(who_is_slow_renames_in_the_end),
+		cmocka_unit_test(who_is_slow_exchanges_in_the_end),
+		cmocka_unit_test(who_is_slow_on_the_way_to_another_parent_comes_there_in_the_end),
 	};
 
+	if (getenv("DIRECTORIES_TEST")) /* a pattern of names */
+		cmocka_set_test_filter(getenv("DIRECTORIES_TEST"));
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }

@@ -195,3 +195,60 @@ void play_lost_answers(const struct scene *scenes, unsigned count)
 		CHECK(settles(0));
 	}
 }
+
+/* ---- who is slow ---- */
+
+struct slowly {
+	const struct scene *scene;
+	struct stage at;
+	unsigned messages, sent;
+	int err;
+	atomic_bool over;
+};
+
+static void perform_slowly(void *arg)
+{
+	struct slowly *s = arg;
+
+	stay_before(s->messages);
+	s->err = perform(s->scene, &s->at);
+	s->sent = cut_end();
+	s->over = true;
+}
+
+/* It is as far as that, and then nobody hears of it until the sweep has ended what it began. */
+static void slow_at(const struct scene *scene, unsigned messages, unsigned *sent)
+{
+	struct slowly s = { .scene = scene, .messages = messages };
+
+	set_up(scene, &s.at);
+	CHECK_INT(task_spawn(NULL, perform_slowly, &s), 0);
+	while (!stays() && !s.over)
+		task_sleep_ms(1);
+	CHECK(nothing_is_under_way());
+	stay_no_more();
+	while (!s.over)
+		task_sleep_ms(1);
+	*sent = s.sent;
+	CHECK_INT(s.err, 0);
+	CHECK(is_done(scene, s.at.a, s.at.b));
+	CHECK(nothing_is_under_way());
+	tear_down(scene, &s.at);
+}
+
+void play_slow(const struct scene *scenes, unsigned count)
+{
+	for (unsigned i = 0; i < count && !failures; i++) {
+		const unsigned step = moment_step(1);
+		unsigned at = first_moment(1), sent = 0;
+
+		do {
+			slow_at(&scenes[i], at, &sent);
+			if (failures)
+				fprintf(stderr, "%s, slow after %u messages\n", scenes[i].what, at);
+			at += step;
+		} while (!failures && sent > at - step);
+		CHECK(at > 10);
+		CHECK(settles(0));
+	}
+}

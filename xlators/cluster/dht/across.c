@@ -36,8 +36,9 @@ struct move {
 	uint32_t flags;
 	struct found found[2];
 	struct intent it;
-	bool refused; /* perhaps for the layout that was known of a wide directory that is to go */
-	bool ended;   /* by others, who took it for that of one who died */
+	bool refused;  /* perhaps for the layout that was known of a wide directory that is to go */
+	bool ended;    /* by others, who took it for that of one who died */
+	bool doubtful; /* whether the directory that goes has gone, which decides, can't be seen: how it ends tells */
 };
 
 static void found_clear(struct found *f)
@@ -86,10 +87,17 @@ static int look_at_side(struct move *m, int n)
 	int err = -EAGAIN;
 
 	for (int tries = 0; err == -EAGAIN && tries < TRIES; tries++) {
+		if (tries)
+			task_sleep_ms(1u << tries);
 		found_clear(&m->found[n]);
 		err = look_once(m, n);
 	}
-	return err == -EAGAIN ? -EIO : err;
+	if (err != -EAGAIN)
+		return err;
+	log_error(m->d->x, m->rq,
+		  "a rename ends with EIO: its name \"%s\" at %s leads to what is not there, however often one looks",
+		  m->loc[n]->name, m->d->x->child[m->it.side[n].child]->name);
+	return -EIO;
 }
 
 static bool is_directory(const struct found *f)
@@ -273,7 +281,12 @@ static int mark_one(struct move *m, int n)
 		err = side_mark(m->rq, m->d, &m->it, n);
 	while (err == -EMARKED && !marks_wait_to_mark(m->rq, m->d, &p, at.child, parent));
 	m->rq->deadline_ns = deadline_ns;
-	return err == -EMARKED ? -EIO : err;
+	if (err != -EMARKED)
+		return err;
+	log_error(m->d->x, m->rq,
+		  "a rename ends with EIO: others have held \"%s\" at %s for all of the time that there is to mark it", at.name,
+		  m->d->x->child[at.child]->name);
+	return -EIO;
 }
 
 static bool comes_after(const struct side *a, const struct side *b)
@@ -301,7 +314,10 @@ static int mark_moves(struct move *m)
 		if (!err)
 			err = mark_one(m, SIDE_MOVES);
 	}
-	return err == -ELAYOUT ? -EIO : err;
+	if (err != -ELAYOUT)
+		return err;
+	log_error(m->d->x, m->rq, "a rename ends with EIO: the root's home was moving for all of the time that there is");
+	return -EIO;
 }
 
 /* All in one order, so that no two wait for each other. */
@@ -461,16 +477,20 @@ static void forgo(struct move *m)
 		lost(m);
 }
 
-/* Somebody else may have taken it over, or nobody knows what became of it: as the record says. *state: what that was; 0: there is none. */
+/* Somebody else may have taken it over, or nobody knows what became of it: as the record says. *state: what that was; if there is none any more, for others have ended
+ * it, how it ended; 0: nobody knows. */
 static int end_as_recorded(struct move *m, int *state)
 {
 	int home = m->it.side[0].child, err;
+	enum intent_state ended;
 	char name[HIDDEN_NAME];
 	struct intent now;
 
 	begin_to_end(m);
 	err = intent_find(m->rq, m->d, home, &m->it.id, &now);
 	*state = err ? 0 : (int)now.state;
+	if (err == -ENOENT && !MUTANT("forget-ended") && !intent_ended(m->rq, m->d, home, &m->it.id, &ended))
+		*state = (int)ended;
 	return err ? err : intent_end(m->rq, m->d, home, intent_name(&now, name));
 }
 
@@ -599,13 +619,29 @@ static int shards_are_empty(struct move *m, struct inode *directory)
 static int take_leaver(struct move *m)
 {
 	int err = m->it.shards ? shards_are_empty(m, m->found[m->it.sides - 1].object) : leaver_remove(m->rq, m->d, &m->it);
-	bool gone;
+	bool gone = false;
 
 	if (m->it.shards)
 		return err;
 	if (!err || err == -ENOTEMPTY || err == -EMARKED)
 		return err;
-	return leaver_has_gone(m->rq, m->d, &m->it, &gone) ? -EIO : gone ? 0 : err;
+	m->doubtful = leaver_has_gone(m->rq, m->d, &m->it, &gone) != 0;
+	return gone ? 0 : err;
+}
+
+static bool is_decided(int state)
+{
+	return state == INTENT_DECIDED || state == INTENT_SETTLED;
+}
+
+static int nobody_knows(struct move *m, int err)
+{
+	log_error(
+		m->d->x, m->rq,
+		"a rename of \"%s\" to \"%s\" ends with EIO: how it ended can't be told, for its record at %s has gone, or nobody answers there (%s)",
+		m->it.side[0].name, m->it.sides > 1 ? m->it.side[1].name : "", m->d->x->child[m->it.side[0].child]->name,
+		strerror(-err));
+	return -EIO;
 }
 
 /* -EFENCED of the decision: perhaps it was made by a request whose answer was lost, and others have gone on since. */
@@ -621,16 +657,32 @@ static int decide(struct move *m)
 		return 0;
 	}
 	end_as_recorded(m, &state);
-	if (state == INTENT_DECIDED || state == INTENT_SETTLED)
+	if (is_decided(state))
 		return 0;
 	if (!gfid_is_null(&leaver(&m->it)->gfid) && !m->it.shards && state != INTENT_UNDONE) /* that it has gone has decided */
 		return 0;
-	return state ? err : -EIO;
+	return state ? err : nobody_knows(m, err);
+}
+
+/* It is not to be done, for that error. But whether it was decided by then may be for others to tell, who have taken it over: they may be at it. */
+static int give_up(struct move *m, int err)
+{
+	uint64_t until = clock_ns() + MARKS_NS;
+	bool ended;
+	int state;
+
+	do {
+		end_as_recorded(m, &state);
+		ended = !m->doubtful || is_decided(state) || state == INTENT_UNDONE || !state;
+	} while (!ended && clock_ns() < until && !task_sleep_ms(LEARN_MS));
+	if (is_decided(state) && !gfid_is_null(&leaver(&m->it)->gfid)) /* the directory that was to go has gone */
+		return 0;
+	return m->doubtful && state != INTENT_UNDONE ? nobody_knows(m, err) : err;
 }
 
 static int carry_out(struct move *m)
 {
-	int state, err = prepare(m);
+	int err = prepare(m);
 
 	if (!err)
 		err = open_up(m);
@@ -639,10 +691,7 @@ static int carry_out(struct move *m)
 	err = steps(m);
 	if (!err)
 		err = take_leaver(m);
-	if (!err)
-		return decide(m);
-	end_as_recorded(m, &state);
-	return err;
+	return err ? give_up(m, err) : decide(m);
 }
 
 /* Nobody knows of it but who looks at marks: to the caller it has not begun. The file may have been brought to another subvolume since it was looked at. */
@@ -750,6 +799,7 @@ static int across_once(struct move *m, const int child[2])
 	int err;
 
 	name_sides(m, child);
+	m->doubtful = false;
 	err = look_and_judge(m);
 	if (!err)
 		err = know_shards(m);

@@ -9,6 +9,13 @@
 
 /* ---- looking ---- */
 
+static int wrong_anchor(struct dht *d, const struct aim *aim, const char *name)
+{
+	log_error(d->x, NULL, "%s in " DHT_HIDDEN "/away of %s is another object than its name says", name,
+		  d->x->child[aim->child]->name);
+	return -EIO;
+}
+
 int anchor_look(struct request *rq, struct dht *d, const struct aim *aim, struct lookup_out *out)
 {
 	cleanup_inode struct inode *dir = NULL;
@@ -26,7 +33,7 @@ int anchor_look(struct request *rq, struct dht *d, const struct aim *aim, struct
 	if (err == -ESTALE)
 		hidden_forget(d, aim->child); /* the directory was made anew */
 	if (!err && !gfid_equal(&out->inode->gfid, &aim->gfid))
-		err = -EIO;
+		err = wrong_anchor(d, aim, name);
 	if (err) {
 		fop_out_clear(FOP_lookup, out);
 		memset(out, 0, sizeof(*out));
@@ -39,8 +46,11 @@ static int leads_on_to(struct dht *d, const struct aim *aim, const struct lookup
 {
 	*next = *aim;
 	next->child = (int)stub->attr.rdev;
-	if (!has_subvolume(d, stub->attr.rdev))
+	if (!has_subvolume(d, stub->attr.rdev)) {
+		log_error(d->x, NULL, "a file that was moved is at subvolume %llu, and there is none of that number here",
+			  (unsigned long long)stub->attr.rdev);
 		return -EIO;
+	}
 	return next->child == aim->child || MUTANT("lead-not-on") ? -ENOENT : 0;
 }
 

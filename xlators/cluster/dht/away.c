@@ -133,7 +133,12 @@ int away_lookup(struct request *rq, struct dht *d, const struct lookup_in *in, s
 		if (!err)
 			err = follow(rq, d, out, child, &last);
 	}
-	return err == -EAGAIN ? -EIO : err;
+	if (err != -EAGAIN)
+		return err;
+	log_error(d->x, rq,
+		  "a lookup ends with EIO: the name \"%s\" at %s led to something else each time, and never to what was there",
+		  in->loc.name ? in->loc.name : "", d->x->child[owner]->name);
+	return -EIO;
 }
 
 void away_entries(struct dirents *list)
@@ -391,7 +396,12 @@ static int give_up(struct request *rq, struct dht *d, int child, struct inode *p
 	become(rq, user);
 	if (!swept || (err != -ENOENT && err != -ESTALE) || MUTANT("tell-swept"))
 		return err;
-	return ended ? -EIO : -EAGAIN;
+	if (!ended)
+		return -EAGAIN;
+	log_error(d->x, rq,
+		  "a name gets nothing, which ends with EIO: a sweep of %s has been at what was made for it for too long",
+		  d->x->child[child]->name);
+	return -EIO;
 }
 
 /* ---- making ---- */

@@ -463,6 +463,8 @@ int intent_write(struct request *, struct dht *, struct intent *);
 int intent_read(struct request *, struct dht *, int home, const char *name, struct intent *);
 /* What the record of that intent is called now: id, state and attempt of *it. -ENOENT: there is none. */
 int intent_find(struct request *, struct dht *, int home, const struct gfid *id, struct intent *it);
+/* How the one that had its record there, and was taken over, ended. -ENODATA: the subvolume does not know. */
+int intent_ended(struct request *, struct dht *, int home, const struct gfid *id, enum intent_state *);
 /* -EFENCED: somebody has taken it over. */
 int intent_stands(struct request *, struct dht *, const struct intent *);
 int intent_becomes(struct request *, struct dht *, struct intent *, enum intent_state);

@@ -369,6 +369,27 @@ int intent_find(struct request *rq, struct dht *d, int home, const struct gfid *
 	return err ? err : s.found ? 0 : -ENOENT;
 }
 
+int intent_ended(struct request *rq, struct dht *d, int home, const struct gfid *id, enum intent_state *state)
+{
+	cleanup_inode struct inode *root = root_of(d);
+	char text[GFID_TEXT], name[sizeof(DHT_ENDED_XATTR) + GFID_TEXT];
+	struct getxattr_in in = { .inode = root, .name = name };
+	struct getxattr_out out = { 0 };
+	struct who user = become_root(rq);
+	int err = root ? place_say(rq, d, &(struct place){ 0 }) : -ENOMEM;
+
+	snprintf(name, sizeof(name), DHT_ENDED_XATTR "%s", gfid_text(id, text));
+	if (!err)
+		err = getxattr_on(rq, d->x->child[home], &in, &out);
+	if (!err && (out.value.size != 1 || !memchr("dsu", *(const char *)out.value.bytes, 3)))
+		err = -ENODATA;
+	if (!err)
+		*state = (enum intent_state) * (const char *)out.value.bytes;
+	fop_out_clear(FOP_getxattr, &out);
+	become(rq, user);
+	return err;
+}
+
 int intent_stands(struct request *rq, struct dht *d, const struct intent *it)
 {
 	cleanup_inode struct inode *dir = NULL;

@@ -309,8 +309,11 @@ static int climb_over(struct climb *c, const struct gfid *top)
 	fop_out_clear(FOP_lookup, &out);
 	if (!err && !p.turn)
 		err = -EMARKED; /* somebody has just put it there, and will say it in a moment */
-	if (!err && !has_subvolume(c->d, p.subvolume))
+	if (!err && !has_subvolume(c->d, p.subvolume)) {
+		log_error(c->d->x, c->rq, "a directory's parent is at subvolume %u, and there is none of that number here",
+			  p.subvolume);
 		err = -EIO;
+	}
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
 	c->child = (int)p.subvolume;

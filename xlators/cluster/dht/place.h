@@ -91,6 +91,10 @@ int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL *
 #define DHT_MARKS_XATTR "trusted.dht.marks"
 enum { MARKS_TEXT = 96 };
 
+/* Read from the root of a subvolume, with PLACE, as root: how the intent of that id ended which others had taken over from its owner, one byte, the letter of its
+ * record's last name (d or s: decided; u: nothing of it was done). ENODATA: the brick does not know it, or no more, or was started anew since. */
+#define DHT_ENDED_XATTR "trusted.dht.ended."
+
 /* On a file that was moved: it has a name more, work/k.ID, as long as its stub may be open; features/layout does not count that, as long as it is there. As a stub, with
  * the ID, but that it leads to the stub. (By clients of the version before as a pointer: then a name is not counted as long as this is there.) */
 #define DHT_KEPT_XATTR "trusted.dht.kept"

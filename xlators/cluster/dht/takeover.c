@@ -386,13 +386,16 @@ static int drop_arrival_if_there(struct request *rq, struct dht *d, const struct
 {
 	const struct side *s = &it->side[n];
 	bool waits = has_subvolume(d, (uint64_t)s->child), leads = has_subvolume(d, (uint64_t)s->aim.child);
+	int err;
 
 	if (s->arrival == ARRIVES_NOTHING)
 		return 0;
 	if (waits && leads)
 		return drop_arrival(rq, d, it, n);
-	if (waits)
-		return waits_remove(rq, d, it, n);
+	if (waits) {
+		err = waits_remove(rq, d, it, n, arrival_gfid(s));
+		return err == -ESTALE ? 0 : err; /* another object waits, which is not of this */
+	}
 	return leads && s->arrival == ARRIVES_POINTER ? drop_anchor(rq, d, &s->aim) : 0;
 }
 
@@ -711,8 +714,12 @@ int marks_wait_to_mark(struct request *rq, struct dht *d, struct patience *p, in
 
 int marks_wait(struct request *rq, struct dht *d, struct patience *p, enum fop fop, const void *in)
 {
-	if (clock_ns() >= rq->deadline_ns)
+	if (clock_ns() >= rq->deadline_ns) {
+		log_error(d->x, rq,
+			  "%s ends with EIO: a name, or a file, of it was held by others, who did not end what they began",
+			  fop_info[fop].name);
 		return -EIO;
+	}
 	if (!is_patient(d, p)) {
 		end_holders(rq, d, fop, in);
 		p->taken_over_ns = clock_ns();

@@ -110,7 +110,11 @@ static int move_away(struct request *rq, struct dht *d, const struct loc *loc, s
 	if (!err)
 		err = name_move(&own, d, loc->parent, loc->name, o.from, o.to);
 	request_finish(&own);
-	return err == -EEXIST ? -EIO : err;
+	if (err != -EEXIST)
+		return err;
+	log_error(d->x, rq, "\"%s\" is at %s and at %s, which is to have it: a rename to it ends with EIO", loc->name,
+		  d->x->child[o.from]->name, d->x->child[o.to]->name);
+	return -EIO;
 }
 
 /* No such name is where it was. -EAGAIN: it was, and has been moved. */

@@ -424,10 +424,14 @@ static int layout_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		return path_tell(rq, x, in, out);
 	if (has && asks_marks(fop, in))
 		return marks_tell(rq, x, in, out);
+	if (has && asks_ended(rq, fop, in))
+		return ended_tell(rq, x, in, out);
 	if (has && asks_candidates(rq, fop, in))
 		return candidates_tell(rq, x, out);
 	if (has && asks_changes(fop, in))
 		return changes_tell(rq, x, in, out);
+	if (has && fop == FOP_unlink)
+		ended_note(rq, x, &place, in);
 	if (has)
 		return placed(rq, x, &place, fop, in, out);
 	return unjudged(rq, x, fop, in, out);
@@ -440,6 +444,7 @@ static int layout_init(struct xlator *x, struct problem *p)
 	(void)p;
 	gfid_create(&c->self);
 	grown_init(&c->grown);
+	pthread_mutex_init(&c->ended.lock, NULL);
 	c->started_ns = clock_ns();
 	if (c->initial)
 		layout_implied(&c->implied, (uint32_t)c->initial_from, (unsigned)c->initial);
@@ -448,7 +453,10 @@ static int layout_init(struct xlator *x, struct problem *p)
 
 static void layout_finish(struct xlator *x)
 {
-	grown_finish(&((struct checks *)x->private)->grown);
+	struct checks *c = x->private;
+
+	grown_finish(&c->grown);
+	pthread_mutex_destroy(&c->ended.lock);
 }
 
 static void layout_forget_inode(struct xlator *x, struct inode *inode, void *slot)

@@ -263,3 +263,70 @@ int mark_may_change(struct request *rq, struct xlator *x, const struct place *p,
 		return sets ? -EMARKED : -EFENCED;
 	return (sets ? now.attempt <= p->attempt : now.attempt == p->attempt) ? 0 : -EFENCED;
 }
+
+/* ---- intents that have ended ---- */
+
+/* [dsu].ID.ATTEMPT. The owner's own attempt is the first: how that ends he knows. */
+static bool was_taken_over(const char *record, struct gfid *id)
+{
+	char text[GFID_TEXT];
+	size_t length = strlen(record);
+
+	if (length < 2 + GFID_TEXT + 1 || !strchr("dsu", record[0]) || record[1] != '.' || record[1 + GFID_TEXT] != '.')
+		return false;
+	snprintf(text, sizeof(text), "%s", record + 2);
+	return !gfid_parse(text, id) && strcmp(record + 2 + GFID_TEXT, "1") != 0;
+}
+
+/* Before it has gone: who does not find it any more hears of it. (And if it stays: what is decided, or undone, does not become anything else.) A user's own file may be
+ * called so, too. */
+void ended_note(struct request *rq, struct xlator *x, const struct place *place, const struct unlink_in *in)
+{
+	struct ended *e = &((struct checks *)x->private)->ended;
+	struct gfid id;
+	size_t at;
+
+	if (!(place->flags & PLACE_POINTER) || !request_is_root(rq) || !was_taken_over(in->loc.name, &id))
+		return;
+	at = gfid_hash(&id) % ENDED;
+	pthread_mutex_lock(&e->lock);
+	e->intent[at].id = id;
+	e->intent[at].top = *request_top(rq);
+	e->intent[at].state = in->loc.name[0];
+	pthread_mutex_unlock(&e->lock);
+}
+
+bool asks_ended(const struct request *rq, enum fop fop, const void *in)
+{
+	const struct getxattr_in *get = in;
+
+	return fop == FOP_getxattr && get->inode && is_top(rq, get->inode) && get->name &&
+	       !strncmp(get->name, DHT_ENDED_XATTR, sizeof(DHT_ENDED_XATTR) - 1);
+}
+
+int ended_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in, struct getxattr_out *out)
+{
+	struct ended *e = &((struct checks *)x->private)->ended;
+	struct gfid id;
+	int err = gfid_parse(in->name + sizeof(DHT_ENDED_XATTR) - 1, &id);
+	char state = '\0';
+	size_t at;
+
+	if (!err && !request_is_root(rq))
+		err = -EPERM;
+	if (err)
+		return err;
+	at = gfid_hash(&id) % ENDED;
+	pthread_mutex_lock(&e->lock);
+	if (gfid_equal(&e->intent[at].id, &id) && gfid_equal(&e->intent[at].top, request_top(rq)))
+		state = e->intent[at].state;
+	pthread_mutex_unlock(&e->lock);
+	if (!state)
+		return -ENODATA;
+	out->value.bytes = malloc(1);
+	if (!out->value.bytes)
+		return -ENOMEM;
+	out->value.size = 1;
+	memcpy(out->value.bytes, &state, 1);
+	return 0;
+}

@@ -18,7 +18,16 @@ struct grown {
 	struct gfid candidate[CANDIDATES_MAX];
 	unsigned candidates;
 };
-enum { MADE = 4096, COUNTERS = 4096 };
+enum { MADE = 4096, COUNTERS = 4096, ENDED = 1024 };
+
+/* Intents that were taken over and whose records have gone; of two at the same place the later one is known. */
+struct ended {
+	pthread_mutex_t lock; /* guards what follows */
+	struct {
+		struct gfid id, top; /* of the tenant's root */
+		char state;
+	} intent[ENDED];
+};
 
 struct checks {
 	int64_t subvolume;     /* option: the number of this one in layouts and pointers */
@@ -31,6 +40,7 @@ struct checks {
 	struct gfid self;      /* of this process' translator: who counts */
 	atomic_uint_fast64_t mark_changes[COUNTERS]; /* changes of marks, by directories' gfids; several may share one */
 	struct grown grown;
+	struct ended ended;
 	atomic_uint_fast64_t file_changes; /* of all files */
 	uint64_t started_ns;
 	atomic_uint_fast64_t elsewhere, pointers, wide, moved, marked, changes;
@@ -145,6 +155,11 @@ bool changes_mark(enum fop, const void *in);
 atomic_uint_fast64_t *mark_changes_of(struct checks *, const struct gfid *);
 /* No name may come to be there for a request of that intent (of none). With the lock held. */
 bool is_dying(const struct known *, const struct place *);
+/* A record is about to be removed: how its intent ended is remembered, for who began it, and was slow. */
+void ended_note(struct request *, struct xlator *, const struct place *, const struct unlink_in *);
+/* DHT_ENDED_XATTR. For root. */
+bool asks_ended(const struct request *, enum fop, const void *in);
+int ended_tell(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
 /* DHT_MARKS_XATTR. For root. */
 bool asks_marks(enum fop fop, const void *in);
 int marks_tell(struct request *, struct xlator *, const struct getxattr_in *, struct getxattr_out *);
