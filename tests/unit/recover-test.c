@@ -16,6 +16,7 @@ static bool nowhere;		  /* nothing that is known of gives the last member what w
 static bool unlisted;		  /* directories may differ of which no list tells */
 static unsigned walked;		  /* how often the truth's whole tree would have been walked */
 static bool listed_after;	  /* the recovery has not found that lists lack something */
+static unsigned unlogged;	  /* changes of members that would stay if the recovery ended here and was undone */
 static unsigned resolved;	  /* how often all were told what has become of the changes */
 
 /* ---- what is around it ---- */
@@ -41,13 +42,15 @@ int heal_find(struct heal *h, struct request *rq, const struct gfid *g, int from
 
 int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, const char *name, int from, int to)
 {
-	(void)h, (void)rq, (void)directory, (void)name, (void)from, (void)to;
+	(void)rq, (void)directory, (void)name, (void)from, (void)to;
+	unlogged += !h->logs || !h->logs_made;
 	return 0;
 }
 
 int heal_object(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t end)
 {
-	(void)h, (void)rq, (void)g, (void)from, (void)start, (void)end;
+	(void)rq, (void)g, (void)from, (void)start, (void)end;
+	unlogged += !h->logs || !h->logs_made;
 	return truth_is_gone ? -ENOTCONN : (lacks || nowhere) && to == 2 ? -ESRCH : 0;
 }
 
@@ -161,7 +164,7 @@ static int recovered(bool owed)
 
 	if (!c)
 		return -ENOMEM;
-	undone = told = resolved = walked = 0;
+	undone = told = resolved = walked = unlogged = 0;
 	told_of_it = 0;
 	pthread_mutex_init(&c->lock, NULL);
 	c->members = 3;
@@ -200,6 +203,24 @@ static void a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_on
 	(void)state;
 	failures = 0;
 	assert_int_equal(task_call(well_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void logged_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(resolved, 1);
+	CHECK_INT(unlogged, 0);
+}
+
+/* Also where something is made that was not there: it may be half made when the recovery ends, and it, or the next one, is the truth. */
+static void all_that_a_recovery_does_at_a_member_can_be_undone(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(logged_, NULL), 0);
 	assert_int_equal(failures, 0);
 }
 
@@ -291,6 +312,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one),
+		cmocka_unit_test(all_that_a_recovery_does_at_a_member_can_be_undone),
 		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
 		cmocka_unit_test(where_something_is_on_no_list_all_the_same_the_trees_are_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
