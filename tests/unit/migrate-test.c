@@ -642,6 +642,19 @@ MOVES(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost, SWEEPS)
 	CHECK(settles(0));
 }
 
+/* Else it would be a stub under an anchor to which no pointer leads, and which nobody ends. */
+MOVES(an_anchor_that_the_power_brings_back_is_put_away_once_more, SWEEPS)
+{
+	const char *b = put_away("text");
+
+	forget('s');
+	CHECK(brings(b, "brought"));
+	cut_end();
+	CHECK(reads(b, "text") && links(b) == 1);
+	CHECK_INT(census().anchors, 0);
+	CHECK(settles(0));
+}
+
 /* It has one name more by then, by which it is given the one that it was made by once more. */
 MOVES(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file, "option sweep-interval 1h")
 {
@@ -1003,6 +1016,7 @@ int main(void)
 		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost),
+		cmocka_unit_test(an_anchor_that_the_power_brings_back_is_put_away_once_more),
 		cmocka_unit_test(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file),
 		cmocka_unit_test(a_copy_that_has_no_name_but_the_files_becomes_the_file),
 		cmocka_unit_test(its_name_is_used_meanwhile),
