@@ -8,7 +8,7 @@
 # limit: 1800 s, 21600 s with LONG=1
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
-build=${STRATUS_BUILD:-$top/build/obj}
+build=$(realpath "${STRATUS_BUILD:-$top/build/obj}")
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
 budget=${SIM_BUDGET:-$([ "${LONG:-0}" = 1 ] && echo 2000 || echo 400)}
@@ -53,7 +53,7 @@ complaints=(-e ' is -*[0-9][0-9]*, not ' -e 'not so: ' -e '^\[  FAILED' -e 'Asse
 on_mutants() {
 	local test=${1%%:*}
 
-	run=(timeout $ends_within env TMPDIR="$told" LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit" "${@:2}")
+	run=(timeout $ends_within env -C "$told" TMPDIR="$told" LD_PRELOAD="$build/tests/unit/.libs/mutant.so" STRATUS_XLATOR_PATH="$STRATUS_XLATOR_PATH:$build/tests/unit" "${@:2}")
 	[ "$test" = "$1" ] || run+=(STRATUS_TEST="${1#*:}")
 	run+=("$build/tests/unit/$test")
 }
