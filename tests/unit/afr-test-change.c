@@ -216,6 +216,50 @@ static void how_many_names_there_are_is_told_when_an_unlink_has_been_done(void *
 	on_set(3, counts_what_is_under_way);
 }
 
+/* Longer than what write_data() writes. */
+static void write_over(void *arg)
+{
+	struct doing *d = arg;
+
+	d->err = tree_write(&tree, file, 0, "the rest", 8);
+	atomic_store(&d->done, true);
+}
+
+/* The first is done at one member, and not yet at the others. If the second were sent now, it could come there before the first. */
+static void waits_for_its_own(void *arg)
+{
+	struct doing first = { .err = 1 }, second = { .err = 1 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	say(hold[1], "hold", "write");
+	say(hold[2], "hold", "write");
+	task_spawn(NULL, write_data, &first);
+	while (!is_written_at(0))
+		task_sleep_ms(1);
+	task_spawn(NULL, write_over, &second);
+	for (int i = 0; i < 200 && is_written_at(0); i++) /* without a reason to wait it would be there by now */
+		task_sleep_ms(1);
+	CHECK_INT(is_written_at(0), true);
+	for (int i = 1; i < members; i++) {
+		say(hold[i], "hold", "none");
+		say(hold[i], "release", "all");
+	}
+	while (!atomic_load(&first.done) || !atomic_load(&second.done))
+		task_sleep_ms(1);
+	CHECK_INT(first.err, 0);
+	CHECK_INT(second.err, 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(is_written_at(i), false);
+	tree_release(&tree, file);
+}
+
+static void two_changes_of_the_same_bytes_are_sent_one_after_the_other(void **state)
+{
+	(void)state;
+	on_set(3, waits_for_its_own);
+}
+
 /* ---- tokens ---- */
 
 /* One member does not take it yet, so it is sent again and again; meanwhile another client wants the token. If it got it now, what it changes would come before
@@ -305,6 +349,31 @@ static void a_token_is_kept_until_all_know_what_has_failed(void **state)
 {
 	(void)state;
 	on_set(3, gives_nothing_back_yet);
+}
+
+/* In another view somebody else may have it: the members know nothing of who had it before. Who went on with it would change what others do, who waited for it in vain would never be done:
+ * it must be asked for, and that takes no time. */
+static void asks_for_it_anew(void *arg)
+{
+	struct doing writes = { .err = 1 };
+	unsigned acquired;
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(tree_write(&tree, file, 0, "data", 4), 0);
+	acquired = sum_of("acquires: ");
+	next_view();
+	soon_ns = 10000000000; /* then it fails, and says so here */
+	write_soon(&writes);
+	CHECK_INT(writes.err, 0);
+	CHECK_INT(sum_of("acquires: "), acquired + 1);
+	tree_release(&tree, file);
+}
+
+static void a_token_of_an_earlier_view_is_asked_for_anew(void **state)
+{
+	(void)state;
+	on_set(3, asks_for_it_anew);
 }
 
 /* Not before it is changed: what is asked for by who reads only is kept to read. */
@@ -400,6 +469,47 @@ static void what_is_made_comes_with_its_token_though_another_is_to_be_shared(voi
 	on_set(3, asked_to_share);
 }
 
+/* ---- near a limit (T11 in doc/tenants.md) ---- */
+
+#define TEXT_OF(number)	   TEXT_OF_IT(number)
+#define TEXT_OF_IT(number) #number
+
+/* One member has done it, another says that the first is to decide, and the first is not ready. When it is it refuses: if nobody but the first were asked once more that would look as if nothing had been
+ * done anywhere, and the client be told so, while one member has it. */
+static void asks_all_again(void *arg)
+{
+	struct doing writes = { .err = 1 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	say(member[0], "refuses", "1");
+	say(member[2], "limit", TEXT_OF(EASKFIRST));
+	task_spawn(NULL, write_data, &writes);
+	await("refused: ", 1);
+	while (!is_written_at(1))
+		task_sleep_ms(1);
+	say(member[0], "limit", TEXT_OF(EOVERLIMIT));
+	say(member[0], "refuses", "0");
+	while (!sum_of("failed: ") && !atomic_load(&writes.done))
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&writes.done), false); /* the object is recovered first */
+	say(member[0], "limit", "0");
+	say(member[2], "limit", "0");
+	next_view();
+	while (!atomic_load(&writes.done))
+		task_sleep_ms(1);
+	CHECK_INT(writes.err, 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(is_written_at(i), true);
+	tree_release(&tree, file);
+}
+
+static void what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused(void **state)
+{
+	(void)state;
+	on_set(3, asks_all_again);
+}
+
 /* ---- what is lost ---- */
 
 /* One that nobody has asked for the file. */
@@ -476,14 +586,50 @@ static void what_was_lost_in_one_view_is_changed_in_the_next(void **state)
 	on_set(3, has_it_again);
 }
 
+/* A file that has lost its last name while it was open, and a member that has come back since, which never got it. What is copied from it to another file is not done there: if nobody told the member so, it
+ * would be IN with the target as it was. */
+static void copies_what_one_lacks(void *arg)
+{
+	struct copy_range_out out = { 0 };
+	struct copy_range_in in = { .length = 4 };
+	struct file *to = NULL;
+
+	(void)arg;
+	all_say("back", "2");
+	next_view();
+	CHECK_INT(make_named("g"), 0);
+	CHECK_INT(make_unopened(), 0);
+	CHECK_INT(unlink_at(2), 0);
+	CHECK_INT(tree_open_file(&tree, "f", O_RDWR, &file), 0);
+	CHECK_INT(tree_open_file(&tree, "g", O_RDWR, &to), 0);
+	all_say("nameless", "1");
+	in.from = file;
+	in.to = to;
+	CHECK_INT(tree_call(&tree, tree.at, FOP_copy_range, &in, &out), 0);
+	CHECK_INT(counted_at(2, "skips: "), 1);
+	all_say("nameless", "0");
+	tree_release(&tree, to);
+	tree_release(&tree, file);
+}
+
+static void what_a_member_could_not_copy_is_pending_there(void **state)
+{
+	(void)state;
+	on_set(3, copies_what_one_lacks);
+}
+
 const struct CMUnitTest changes[] = {
 	cmocka_unit_test(what_is_under_way_is_read_when_it_has_been_done),
 	cmocka_unit_test(what_is_read_of_a_change_that_is_sent_anew_is_read_anew),
 	cmocka_unit_test(how_many_names_there_are_is_told_when_an_unlink_has_been_done),
+	cmocka_unit_test(two_changes_of_the_same_bytes_are_sent_one_after_the_other),
 	cmocka_unit_test(a_token_is_kept_until_all_have_answered),
 	cmocka_unit_test(a_token_is_kept_until_all_know_what_has_failed),
+	cmocka_unit_test(a_token_of_an_earlier_view_is_asked_for_anew),
 	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
 	cmocka_unit_test(what_is_made_comes_with_its_token_though_another_is_to_be_shared),
+	cmocka_unit_test(what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
+	cmocka_unit_test(what_a_member_could_not_copy_is_pending_there),
 };
 const unsigned changes_count = sizeof(changes) / sizeof(changes[0]);

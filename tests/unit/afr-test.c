@@ -102,10 +102,10 @@ static void give_up(int i, uint64_t owner)
 }
 
 /* The same file at each member: changes by way of cluster/afr would need tokens. */
-int make_unopened(void)
+int make_named(const char *name)
 {
 	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
-	struct create_in in = { .loc = { .parent = root, .name = "f" }, .flags = O_RDWR, .mode = 0644 };
+	struct create_in in = { .loc = { .parent = root, .name = name }, .flags = O_RDWR, .mode = 0644 };
 	int err = 0;
 
 	gfid_create(&in.gfid);
@@ -122,6 +122,11 @@ int make_unopened(void)
 		fop_out_clear(FOP_create, &out);
 	}
 	return err;
+}
+
+int make_unopened(void)
+{
+	return make_named("f");
 }
 
 int make_file(void)

@@ -22,6 +22,7 @@ void on_set_with_arbiter(task_fn *);
 void on_set(int count, task_fn *);
 int make_file(void);	 /* "f", opened */
 int make_unopened(void); /* no member has been asked for it */
+int make_named(const char *); /* the same, with another name */
 unsigned counted_at(int i, const char *what);
 bool parked_at(int i); /* hold[i] has something */
 void say(struct xlator *to, char *word, char *more);

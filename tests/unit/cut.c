@@ -16,7 +16,7 @@ static struct {			    /* of all instances */
 	bool once;     /* the others go through again */
 	unsigned ends; /* the records of so many intents that are to be opened next were ended by others */
 	bool fences;   /* who takes a record over is taken over at once, and can set one mark */
-	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away */
+	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away; 's', that an anchor has become a stub's kept name */
 	char at; /* messages are counted until the next rename from a name of that kind, which is the one that counts: 'c', a copy */
 	atomic_bool holds, held;   /* that message waits until others have been at work; it does so now */
 	atomic_bool yields;	   /* between messages other tasks go on */

@@ -535,6 +535,43 @@ static void generation_(void *arg)
 	CHECK_INT(r.synced, generation - 2);
 }
 
+/* Who is away when this member has its changes on disk is healed by that list: without it, all of the disk must be walked. */
+static void kept_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL;
+	uint64_t before;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(settle(sequence), 0); /* or it would count in the next generation, too */
+	CHECK_INT(lease(&r), 0);
+	before = r.synced;
+	CHECK_INT(begin_generation(&r), 0);
+	for (int i = 0; i < TRIES && r.synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		CHECK_INT(lease(&r), 0);
+	}
+	CHECK_INT(r.synced, generation - 2);
+	CHECK_INT(is_listed(&file->inode->gfid, 0), true);
+	prune = r.synced;
+	for (int i = 0; i < TRIES && is_listed(&file->inode->gfid, 0); i++) {
+		CHECK_INT(begin_generation(&r), 0);
+		task_sleep_ms(SOON_MS);
+	}
+	CHECK_INT(is_listed(&file->inode->gfid, 0), false);
+}
+
+static void what_is_on_disk_here_is_listed_until_all_have_it(void **state)
+{
+	(void)state;
+	prune = 0;
+	on(ON_MEMORY, kept_);
+	prune = 0;
+}
+
 /* Else the lists of what changed are cut, and after a power cut nobody knows what it lost. */
 static void what_is_told_to_be_on_disk_was_synced(void **state)
 {
@@ -568,6 +605,31 @@ static void what_was_sent_in_another_view_is_refused(void **state)
 {
 	(void)state;
 	on(ON_MEMORY, late_);
+}
+
+/* What was sent in this view, and comes when the member has told for the next one what it has done: nobody would hear of it. */
+static void frozen_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct write_in wrote = { .data = NULL };
+	struct write_out out = { 0 };
+	struct replica_stamp stamp = { .time = 1000000000 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	wrote.file = file;
+	stamp.epoch = view.epoch;
+	stamp.sequence = ++sequence;
+	CHECK_INT(freeze(), 0);
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &wrote, &out), -EVIEW);
+}
+
+static void nothing_is_changed_once_the_next_view_has_been_announced(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, frozen_);
 }
 
 /* A client was told that it may let others believe; in the next view it may not know yet that this is over. */
@@ -616,7 +678,9 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
 	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),
+	cmocka_unit_test(what_is_on_disk_here_is_listed_until_all_have_it),
 	cmocka_unit_test(what_was_sent_in_another_view_is_refused),
+	cmocka_unit_test(nothing_is_changed_once_the_next_view_has_been_announced),
 	cmocka_unit_test(no_token_is_granted_while_clients_may_believe),
 };
 const unsigned guards_count = sizeof(guards) / sizeof(guards[0]);

@@ -17,7 +17,7 @@ static const uint8_t secret[REPLICA_SECRET_SIZE];
 const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
 struct view view;
 static unsigned others; /* members of the view beside this one, which are IN as far as it knows */
-uint64_t sequence, generation;
+uint64_t sequence, generation, prune;
 bool unproven, unwritable, changes_wait;
 const char *below = "";
 unsigned set_number;
@@ -105,6 +105,7 @@ int lease(struct lease_reply *r)
 				.clock = clock_ns(),
 				.lease_ns = LEASE_NS,
 				.generation = generation,
+				.prune = prune,
 				.writable = !unwritable,
 				.unproven = unproven,
 				.changes_wait = changes_wait };
@@ -791,6 +792,65 @@ static void what_a_tenant_leaves_makes_few_views(void **state)
 	on(ON_MEMORY, left_);
 }
 
+static int too_full(struct request *rq, struct xlator *x, const struct fallocate_in *in, struct fallocate_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+static int too_full_to_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+/* What has no room at this member is told: others that did the same, and have room, show that it is this one's disk. But a liar may ask each member for another length, and the notes are alike. */
+static void full_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	struct create_in in = { .flags = O_RDWR, .mode = 0644 };
+	struct replica_stamp stamp = { .sequence = 1, .time = 1000000000 };
+	cleanup_inode struct inode *parent = root();
+	static struct xlator_type full;
+	struct fallocate_in allocate = { .length = 1ull << 40 };
+	struct fallocate_out allocated = { 0 };
+	cleanup_buffer struct buffer *data = NULL;
+	struct write_in write = { .data = NULL };
+	struct write_out written = { 0 };
+	struct create_out made = { 0 };
+	struct lease_reply r;
+
+	(void)arg;
+	full = *leaf->type;
+	full.fallocate = too_full;
+	full.write = too_full_to_write;
+	leaf->type = &full;
+	CHECK_INT(view_with_tenants(), 0);
+	in.loc = (struct loc){ .parent = parent, .name = "f" };
+	gfid_create(&in.gfid);
+	stamp.epoch = view.epoch;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_create, &in, &made), 0);
+	allocate.file = made.file;
+	stamp.sequence = 2;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_fallocate, &allocate, &allocated), -ENOSPC);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.failures, 0);
+	data = buffer_from("data", 4);
+	write.file = made.file;
+	write.data = data;
+	stamp.sequence = 3;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_write, &write, &written), -ENOSPC);
+	fop_out_clear(FOP_create, &made);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.failures, 1);
+}
+
+static void no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, full_);
+}
+
 static void bounds_(void *arg)
 {
 	struct gfid g;
@@ -864,6 +924,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_does_not_start_closes_nothing),
 		cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
 		cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
+		cmocka_unit_test(no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk),
 		cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),
 		cmocka_unit_test(tenants_do_not_wait_for_each_others_renames),
 		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_it_may_be_made_anew),

@@ -23,7 +23,7 @@ extern struct client coordinator, client, stranger; /* two sessions of clients *
 extern const uint8_t session[16], strangers[16];
 extern struct view view;
 extern uint64_t sequence;
-extern uint64_t generation; /* as leases say */
+extern uint64_t generation, prune; /* as leases say */
 extern bool unproven, unwritable, changes_wait;
 extern const char *below;   /* volumes that the leaf is on */
 extern unsigned set_number; /* after the next reopen() */

@@ -13,7 +13,7 @@ struct member {
 	atomic_int back_now;
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
-	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks, asked;
+	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks, asked, skips;
 	atomic_uint epoch;
 	atomic_int recovering; /* opens that are still to be told so */
 	atomic_bool refuses;   /* writes, and what gives a name, as in another view */
@@ -23,6 +23,8 @@ struct member {
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
 	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
+	atomic_int
+		limit; /* writes are answered with this error, and not done; 0: they are done. EASKFIRST: until the first has decided */
 };
 static const struct option options[] = {
 	{ "members", OPTION_INT, OPTION_AT(struct member, members), NULL, "of the set", 2, REPLICAS_MAX },
@@ -88,6 +90,9 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_LOWER:
 		atomic_fetch_add(&m->lowers, 1);
 		return 0;
+	case REPLICA_SKIP:
+		atomic_fetch_add(&m->skips, 1);
+		return 0;
 	case REPLICA_DETACH:
 	case REPLICA_SETTLE:
 		return 0;
@@ -108,6 +113,15 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 static bool refuses(const struct member *m, enum fop fop)
 {
 	return atomic_load(&m->refuses) && (fop == FOP_write || fop == FOP_create || fop == FOP_mkdir || fop == FOP_link);
+}
+
+/* 0, or why it does not write: there is no room within some limit, or perhaps not. */
+static int limits(const struct member *m, const struct request *rq, enum fop fop)
+{
+	int err = fop == FOP_write ? atomic_load(&m->limit) : 0;
+	struct replica_stamp stamp;
+
+	return err == EASKFIRST && stamp_of(rq, &stamp) && stamp.flags & REPLICA_DECIDED ? 0 : -err;
 }
 
 static bool is_asked(const struct request *rq)
@@ -154,7 +168,8 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		atomic_fetch_sub(&m->recovering, 1);
 		return -ERECOVERING;
 	}
-	err = refuses(m, fop) ? -EVIEW : fop_pass(rq, x, fop, in, out);
+	err = refuses(m, fop) ? -EVIEW : limits(m, rq, fop);
+	err = err ? err : fop_pass(rq, x, fop, in, out);
 	if (refuses(m, fop)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
 		fop_out_clear((int)fop, out);
@@ -184,11 +199,11 @@ static void member_dump(struct xlator *x, FILE *f)
 
 	fprintf(f,
 		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n"
-		"opened: %u\nclosed: %u\nsetlks: %u\nasked: %u\n",
+		"opened: %u\nclosed: %u\nsetlks: %u\nasked: %u\nskips: %u\n",
 		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
 		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed), atomic_load(&m->acquires),
 		atomic_load(&m->lowers), atomic_load(&m->opened), atomic_load(&m->closed), atomic_load(&m->setlks),
-		atomic_load(&m->asked));
+		atomic_load(&m->asked), atomic_load(&m->skips));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
@@ -212,6 +227,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->another, atoi(argv[1]));
 	else if (!strcmp(argv[0], "recovering")) /* what the next so many opens are for */
 		atomic_store(&m->recovering, atoi(argv[1]));
+	else if (!strcmp(argv[0], "limit"))
+		atomic_store(&m->limit, atoi(argv[1]));
 	else if (!strcmp(argv[0], "deaf"))
 		atomic_store(&m->deaf, atoi(argv[1]));
 	else if (!strcmp(argv[0], "back"))

@@ -642,6 +642,19 @@ MOVES(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost, SWEEPS)
 	CHECK(settles(0));
 }
 
+/* Else it would be a stub under an anchor to which no pointer leads, and which nobody ends. */
+MOVES(an_anchor_that_the_power_brings_back_is_put_away_once_more, SWEEPS)
+{
+	const char *b = put_away("text");
+
+	forget('s');
+	CHECK(brings(b, "brought"));
+	cut_end();
+	CHECK(reads(b, "text") && links(b) == 1);
+	CHECK_INT(census().anchors, 0);
+	CHECK(settles(0));
+}
+
 /* It has one name more by then, by which it is given the one that it was made by once more. */
 MOVES(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file, "option sweep-interval 1h")
 {
@@ -802,6 +815,57 @@ MOVES(its_name_is_used_meanwhile, SWEEPS)
 			fprintf(stderr, "deed %d\n", i);
 	}
 	others_go_on(false);
+}
+
+/* Nobody takes who brings it for dead, nor ends what he has begun. */
+#define PATIENT                                                                                                                \
+	"volume patient\n type cluster/dht\n option lean 0\n option initial 4\n option sweep-interval 1h\n"                    \
+	" subvolumes e0 e1 e2 e3\nend-volume\n"
+
+/* Another renames it as it stands after so many messages; or waits, and does so when it has been brought. */
+static void rename_between(unsigned messages, bool *between)
+{
+	enum { WAITS_MS = 50 };
+	const char *b = put_away("text");
+	struct deed d = { .perform = rename_it, .b = b };
+	struct late l;
+
+	other_name = name_at(2, "o");
+	*between = bring_late(&l, b, messages);
+	at("patient");
+	CHECK_INT(task_spawn(NULL, perform, &d), 0);
+	for (int ms = 0; ms < WAITS_MS && !d.over; ms++)
+		task_sleep_ms(1);
+	bring_ends(&l);
+	while (!d.over)
+		task_sleep_ms(1);
+	CHECK_INT(d.err, 0);
+	CHECK_INT(links(b), 0);
+	CHECK(reads(other_name, "text"));
+	CHECK_INT(tree_unlink(&tree, other_name), 0);
+	at("dht");
+}
+
+static void renamed_between_(void *arg __attribute__((unused)))
+{
+	unsigned messages = first_moment(1);
+	bool between = true;
+
+	for (; !failures && between; messages += moment_step(1)) {
+		rename_between(messages, &between);
+		if (failures)
+			fprintf(stderr, "after %u messages\n", messages);
+	}
+	CHECK(messages > 30);
+}
+
+/* From when it is frozen until it has become a stub its name is marked: who would rename it waits. Else he would find a stub where he has begun with the file, and fail. */
+static void its_name_is_renamed_before_it_is_brought_or_after(void **state)
+{
+	(void)state;
+	more_volumes = PATIENT;
+	run(renamed_between_, "option sweep-interval 1h", "64M");
+	more_volumes = "";
 }
 
 /* ---- who has looked just before ---- */
@@ -1020,10 +1084,12 @@ int main(void)
 		cmocka_unit_test(what_died_at_its_very_end_keeps_nobody_from_the_name),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(who_has_it_open_finds_it_though_the_name_that_it_keeps_was_lost),
+		cmocka_unit_test(an_anchor_that_the_power_brings_back_is_put_away_once_more),
 		cmocka_unit_test(a_copy_that_has_lost_the_name_it_was_made_by_becomes_the_file),
 		cmocka_unit_test(a_copy_that_has_no_name_but_the_files_becomes_the_file),
 		cmocka_unit_test(an_old_name_that_waits_goes_though_the_file_was_moved_since),
 		cmocka_unit_test(its_name_is_used_meanwhile),
+		cmocka_unit_test(its_name_is_renamed_before_it_is_brought_or_after),
 		cmocka_unit_test(an_empty_file_is_found_while_it_is_moved),
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_is_renamed),
 		cmocka_unit_test(what_was_moved_since_it_was_looked_at_gets_a_link),

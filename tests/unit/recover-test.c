@@ -16,6 +16,12 @@ static bool nowhere;		  /* nothing that is known of gives the last member what w
 static bool unlisted;		  /* directories may differ of which no list tells */
 static unsigned walked;		  /* how often the truth's whole tree would have been walked */
 static bool listed_after;	  /* the recovery has not found that lists lack something */
+static unsigned unlogged;	  /* changes of members that would stay if the recovery ended here and was undone */
+static unsigned healed;		  /* how often a member was made equal */
+static int clients_told;	  /* what clients are told that the change is */
+static bool not_done;		  /* the truth has not done what others may have done */
+static bool of_tenants;		  /* the change is of a client whose word is not enough */
+static bool kept_in_use;	  /* the directory that turned out to lack something */
 static unsigned resolved;	  /* how often all were told what has become of the changes */
 
 /* ---- what is around it ---- */
@@ -34,20 +40,26 @@ void heal_request_end(struct request *rq)
 
 int heal_find(struct heal *h, struct request *rq, const struct gfid *g, int from, int at, struct inode **inode)
 {
-	(void)h, (void)rq, (void)g, (void)from;
+	struct gfid directory = { { 8 } };
+
+	(void)h, (void)rq, (void)from;
+	kept_in_use |= gfid_equal(g, &directory) && !at;
 	*inode = NULL;
 	return truth_is_gone && !at ? -ENOTCONN : 0;
 }
 
 int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, const char *name, int from, int to)
 {
-	(void)h, (void)rq, (void)directory, (void)name, (void)from, (void)to;
+	(void)rq, (void)directory, (void)name, (void)from, (void)to;
+	unlogged += !h->logs || !h->logs_made;
 	return 0;
 }
 
 int heal_object(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t end)
 {
-	(void)h, (void)rq, (void)g, (void)from, (void)start, (void)end;
+	(void)rq, (void)g, (void)from, (void)start, (void)end;
+	healed++;
+	unlogged += !h->logs || !h->logs_made;
 	return truth_is_gone ? -ENOTCONN : (lacks || nowhere) && to == 2 ? -ESRCH : 0;
 }
 
@@ -133,8 +145,15 @@ int tell_member(struct coordinator *c, int member, enum replica_verb verb, struc
 unsigned tell_members(struct coordinator *c, unsigned mask, enum replica_verb verb, const struct pack *more,
 		      uint64_t timeout_ns)
 {
-	(void)c, (void)more, (void)timeout_ns;
+	struct unpack u = { .at = more ? more->bytes : NULL, .end = more ? more->bytes + more->size : NULL };
+	struct note n = { 0 };
+
+	(void)c, (void)timeout_ns;
 	resolved += verb == REPLICA_RESOLVE;
+	if (verb == REPLICA_RESOLVE) {
+		unpack_note(&u, &n);
+		clients_told = n.status;
+	}
 	return mask;
 }
 
@@ -161,7 +180,8 @@ static int recovered(bool owed)
 
 	if (!c)
 		return -ENOMEM;
-	undone = told = resolved = walked = 0;
+	undone = told = resolved = walked = unlogged = healed = 0;
+	kept_in_use = false;
 	told_of_it = 0;
 	pthread_mutex_init(&c->lock, NULL);
 	c->members = 3;
@@ -173,7 +193,8 @@ static int recovered(bool owed)
 	for (int i = 0; i < 3; i++)
 		c->view.state[i] = MEMBER_IN;
 	u = (struct union_note){ .note = { .session = { 1 }, .sequence = 1, .fop = FOP_setattr, .objects = 1 },
-				 .has = { true } };
+				 .has = { !not_done } };
+	u.note.tenants = of_tenants;
 	u.note.object[0].kind = NOTE_META;
 	u.note.object[0].gfid = (struct gfid){ { 7 } };
 	u.status[1] = u.status[2] = NOTE_UNKNOWN;
@@ -200,6 +221,47 @@ static void a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_on
 	(void)state;
 	failures = 0;
 	assert_int_equal(task_call(well_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void logged_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(resolved, 1);
+	CHECK_INT(healed, 2);
+	CHECK_INT(unlogged, 0);
+	CHECK_INT(clients_told, 0);
+}
+
+/* Also where something is made that was not there: it may be half made when the recovery ends, and it, or the next one, is the truth. */
+static void all_that_a_recovery_does_at_a_member_can_be_undone(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(logged_, NULL), 0);
+	assert_int_equal(failures, 0);
+}
+
+static void not_done_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	not_done = true;
+	CHECK_INT(recovered(false), 0);
+	not_done = false;
+	CHECK_INT(healed, 2);
+	CHECK_INT(clients_told, -ECANCELED);
+}
+
+/* The others are made to be as the truth, which has not done it. */
+static void what_the_truth_has_not_done_is_told_to_be_undone(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(not_done_, NULL), 0);
+	not_done = false;
 	assert_int_equal(failures, 0);
 }
 
@@ -234,7 +296,11 @@ static void not_found_(void *arg)
 	CHECK_INT(recovered(true), 0);
 	CHECK_INT(walked, 2);
 	CHECK_INT(listed_after, false);
-	nowhere = false;
+	of_tenants = true;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(walked, 0);
+	CHECK_INT(listed_after, true); /* a liar could have all trees walked, and all that is there scrubbed */
+	of_tenants = nowhere = false;
 }
 
 /* They say that they tell of all; but the object can't be where they tell of. What lies in a limbo is not deleted before its directory was looked for. */
@@ -243,7 +309,7 @@ static void where_something_is_on_no_list_all_the_same_the_trees_are_walked(void
 	(void)state;
 	failures = 0;
 	assert_int_equal(task_call(not_found_, NULL), 0);
-	nowhere = false;
+	of_tenants = nowhere = false;
 	assert_int_equal(failures, 0);
 }
 
@@ -272,6 +338,7 @@ static void lacking_(void *arg)
 	CHECK_INT(recovered(false), -EAGAIN);
 	CHECK_INT(told_of_it, -EIO);
 	CHECK_INT(resolved, 0);
+	CHECK_INT(kept_in_use, true); /* or it could not be found when the recovery begins anew */
 	lacks = false;
 	CHECK_INT(recovered(false), 0);
 	CHECK_INT(resolved, 1);
@@ -291,6 +358,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recovery_begins_with_undoing_what_each_member_has_of_an_earlier_one),
+		cmocka_unit_test(all_that_a_recovery_does_at_a_member_can_be_undone),
+		cmocka_unit_test(what_the_truth_has_not_done_is_told_to_be_undone),
 		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
 		cmocka_unit_test(where_something_is_on_no_list_all_the_same_the_trees_are_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),

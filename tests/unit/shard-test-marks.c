@@ -58,6 +58,24 @@ PROPERTY_AS(, a_marked_name_is_its_intents_alone)
 	CHECK_INT(look(&v0, d, "x", NULL, NULL), 0);
 }
 
+/* Who begins an intent has found by a layout that the name is to be marked here: by another one it may be elsewhere. Who takes one over ends it where it was begun. */
+PROPERTY_AS(, a_name_is_marked_by_the_layout_by_which_it_was_found)
+{
+	struct place mine = { .intent = { { 1 } }, .attempt = 1 }, next = { .intent = { { 2 } }, .attempt = 2 };
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	struct layout l = layout_of(7);
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	CHECK_INT(put_layout(d, &l), 0);
+	mine.directory[0] = next.directory[0] = d->gfid;
+	CHECK_INT(set_mark(&mine, d, "x"), -ELAYOUT);
+	mine.version[0] = 8;
+	CHECK_INT(set_mark(&mine, d, "x"), -ELAYOUT);
+	mine.version[0] = 7;
+	CHECK_INT(set_mark(&mine, d, "x"), 0);
+	CHECK_INT(set_mark(&next, d, "y"), 0);
+}
+
 /* What an intent took out of there it may have to put back. */
 PROPERTY_AS(, a_directory_with_marked_names_stays)
 {

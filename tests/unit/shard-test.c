@@ -508,6 +508,7 @@ int main(void)
 		cmocka_unit_test(what_is_sent_again_takes_nothing_that_was_made_since),
 		cmocka_unit_test(what_is_expected_is_there_or_nothing_is_done),
 		cmocka_unit_test(a_marked_name_is_its_intents_alone),
+		cmocka_unit_test(a_name_is_marked_by_the_layout_by_which_it_was_found),
 		cmocka_unit_test(a_directory_with_marked_names_stays),
 		cmocka_unit_test(a_file_that_is_being_moved_is_changed_by_nobody),
 		cmocka_unit_test(a_directory_has_no_more_marks_than_there_is_room_for),

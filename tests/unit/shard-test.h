@@ -89,6 +89,7 @@ void without_a_transition_no_name_waits_for_the_disk(void **state);
 
 /* ---- shard-test-marks.c ---- */
 void a_marked_name_is_its_intents_alone(void **state);
+void a_name_is_marked_by_the_layout_by_which_it_was_found(void **state);
 void a_directory_with_marked_names_stays(void **state);
 void a_file_that_is_being_moved_is_changed_by_nobody(void **state);
 void a_directory_has_no_more_marks_than_there_is_room_for(void **state);

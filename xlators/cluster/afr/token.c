@@ -184,9 +184,11 @@ int token_pin(struct afr *a, struct object *o, uint64_t epoch, uint64_t deadline
 			o->shared = false;
 			o->epoch = epoch;
 		}
-		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins && !MUTANT("keep-old-token"))
+		if (o->token == TOKEN_HELD && o->epoch != epoch && !o->pins && !MUTANT("keep-old-token") &&
+		    !MUTANT("use-old-token"))
 			o->token = TOKEN_NONE;
-		if (o->token == TOKEN_HELD && o->epoch == epoch && !reads_only(o) && (!o->recalled || mine)) {
+		if (o->token == TOKEN_HELD && (o->epoch == epoch || MUTANT("use-old-token")) && !reads_only(o) &&
+		    (!o->recalled || mine)) {
 			o->pins++;
 			break;
 		}
