@@ -104,10 +104,8 @@ static void launch(struct mover *m)
 
 	if (starts)
 		err = graph_start(g, &p);
-	if (starts && !err && m->moves)
-		err = mover_graph_tell(g, false, "start", &p);
-	if (starts && !err && m->moves && m->paused) /* but a layout that was half written is written */
-		mover_graph_tell(g, false, "pause", &(struct problem){ "" });
+	if (starts && !err && m->moves) /* paused: but a layout that was half written is written */
+		err = mover_graph_tell(g, false, m->paused ? "start-paused" : "start", &p);
 	if (starts && !err && m->widens)
 		err = mover_graph_tell(g, true, "start", &p);
 	if (starts && err)
@@ -171,7 +169,6 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 		}
 		if (m->fleet)
 			fleet_want(m->fleet, s, text);
-		m->paused = rebalance_is(document, "paused");
 		free(m->text);
 		m->text = path_format("%s", text);
 	}
@@ -273,7 +270,8 @@ static bool has_new_tenants(const struct spec *s, const json_t *document)
 
 static void consider_spec(const struct spec *s, const json_t *document)
 {
-	bool moves = rebalance_is(document, "running") || rebalance_is(document, "paused") || has_new_tenants(s, document);
+	bool holds = rebalance_is(document, "paused") && !s->has_tenants; /* theirs are not paused */
+	bool moves = rebalance_is(document, "running") || holds || has_new_tenants(s, document);
 	bool widens = !s->has_tenants && grows_wide(s);
 	char *text = NULL;
 
@@ -359,12 +357,12 @@ static void note_end(const struct mover *m)
 static void agree_state(const struct mover *m)
 {
 	struct problem ignored;
-	bool runs = rebalance_is(m->told, "running");
+	bool runs = rebalance_is(m->told, "running"), paused = rebalance_is(m->told, "paused"),
+	     ended = rebalance_is(m->told, "stopped") || rebalance_is(m->told, "idle");
 
-	if (m->paused && runs)
-		mover_graph_tell(m->graph, false, "pause", &ignored);
-	else if (!m->paused &&
-		 (rebalance_is(m->told, "stopped") || rebalance_is(m->told, "paused") || rebalance_is(m->told, "idle")))
+	if (m->paused && (runs || ended))
+		mover_graph_tell(m->graph, false, runs ? "pause" : "start-paused", &ignored);
+	else if (!m->paused && (paused || ended))
 		mover_graph_tell(m->graph, false, "start", &ignored);
 }
 
