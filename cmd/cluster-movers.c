@@ -31,9 +31,10 @@ struct mover {
 	struct graph *graph;	    /* NULL: could not be started yet */
 	json_t *told;		    /* by cluster/dht, or {"problem"} */
 	bool wanted, moves, widens; /* moves: names of the root, as the store wants it; widens: large directories */
-	bool paused;		    /* what is moved keeps its place, and nothing more is begun */
-	struct fleet *fleet;	    /* of a volume with tenants, in place of the graph */
-	json_int_t begun;	    /* as the store's document says: see cluster-rebalance.h */
+	bool paused; /* what is moved keeps its place, and nothing more is begun; but a layout that is half written is written */
+	bool stopped;	     /* that is all that it is there for: nobody is told of it */
+	struct fleet *fleet; /* of a volume with tenants, in place of the graph */
+	json_int_t begun;    /* as the store's document says: see cluster-rebalance.h */
 	json_int_t noted_through;
 	uint64_t noted_ns;
 	struct mover *next;
@@ -105,9 +106,7 @@ static void launch(struct mover *m)
 	if (starts)
 		err = graph_start(g, &p);
 	if (starts && !err && m->moves)
-		err = mover_graph_tell(g, false, "start", &p);
-	if (starts && !err && m->moves && m->paused) /* but a layout that was half written is written */
-		mover_graph_tell(g, false, "pause", &(struct problem){ "" });
+		err = mover_graph_tell(g, false, m->paused ? "start-paused" : "start", &p);
 	if (starts && !err && m->widens)
 		err = mover_graph_tell(g, true, "start", &p);
 	if (starts && err)
@@ -171,11 +170,19 @@ static void want_fleet(const struct spec *s, char *text, const json_t *document)
 		}
 		if (m->fleet)
 			fleet_want(m->fleet, s, text);
-		m->paused = rebalance_is(document, "paused");
 		free(m->text);
 		m->text = path_format("%s", text);
 	}
 	free(text);
+}
+
+/* When what was to be halted for that has been: then it has stopped. */
+static void agree_state_of(struct mover *m, const json_t *document)
+{
+	pthread_mutex_lock(&all.lock);
+	m->stopped = rebalance_is(document, "stopped");
+	m->paused = m->stopped || rebalance_is(document, "paused");
+	pthread_mutex_unlock(&all.lock);
 }
 
 /* Takes the text. Another one than before: the graph is made anew. */
@@ -189,17 +196,17 @@ static void want(const char *volume, char *text, bool moves, bool widens, const 
 		if (m) {
 			m->moves = moves;
 			m->widens = widens;
-			m->paused = rebalance_is(document, "paused");
+			agree_state_of(m, document);
 			set_begun(m, rebalance_begun(document));
 		}
 		return;
 	}
 	agree_begun(m, document);
-	if (m->moves != moves || m->widens != widens)
+	if (m->moves != moves || m->widens != widens || m->stopped != rebalance_is(document, "stopped"))
 		halt(m);
 	m->moves = moves;
 	m->widens = widens;
-	m->paused = rebalance_is(document, "paused");
+	agree_state_of(m, document);
 	if (strcmp(m->text, text))
 		halt(m);
 	free(m->text);
@@ -271,9 +278,11 @@ static bool has_new_tenants(const struct spec *s, const json_t *document)
 	       (s->leaving || spec_began_with(s) < spec_subvolumes(s)) && fleet_lacks(s, document);
 }
 
+/* holds: nobody moves names, but none waits for that either. (Of tenants it is not known in whose tree a layout may be half written.) */
 static void consider_spec(const struct spec *s, const json_t *document)
 {
-	bool moves = rebalance_is(document, "running") || rebalance_is(document, "paused") || has_new_tenants(s, document);
+	bool holds = !s->has_tenants && (rebalance_is(document, "paused") || rebalance_is(document, "stopped"));
+	bool moves = rebalance_is(document, "running") || holds || has_new_tenants(s, document);
 	bool widens = !s->has_tenants && grows_wide(s);
 	char *text = NULL;
 
@@ -359,12 +368,12 @@ static void note_end(const struct mover *m)
 static void agree_state(const struct mover *m)
 {
 	struct problem ignored;
-	bool runs = rebalance_is(m->told, "running");
+	bool runs = rebalance_is(m->told, "running"), paused = rebalance_is(m->told, "paused"),
+	     ended = rebalance_is(m->told, "stopped") || rebalance_is(m->told, "idle");
 
-	if (m->paused && runs)
-		mover_graph_tell(m->graph, false, "pause", &ignored);
-	else if (!m->paused &&
-		 (rebalance_is(m->told, "stopped") || rebalance_is(m->told, "paused") || rebalance_is(m->told, "idle")))
+	if (m->paused && (runs || ended))
+		mover_graph_tell(m->graph, false, runs ? "pause" : "start-paused", &ignored);
+	else if (!m->paused && (paused || ended))
 		mover_graph_tell(m->graph, false, "start", &ignored);
 }
 
@@ -497,7 +506,7 @@ json_t *movers_told(const char *volume)
 	m = find_mover(volume);
 	if (m && m->fleet)
 		told = fleet_told(m->fleet);
-	else if (m && m->moves)
+	else if (m && m->moves && !m->stopped)
 		told = m->told ? json_deep_copy(m->told) : json_object();
 	if (told)
 		json_object_set_new(told, "begun", json_integer(m->begun));

@@ -158,6 +158,27 @@ int command_set(int argc, char **argv)
 
 enum { CTL_WORDS = 64 };
 
+/* How many are read for options: behind PROCESS and VOLUME all is the translator's, whatever it begins with, for a name may begin with "-". */
+static int own_arguments(int argc, char **argv)
+{
+	int i = 1;
+
+	for (int words = 0; i < argc && words < 2; i++) {
+		if (!strcmp(argv[i], "--"))
+			return argc;
+		words += argv[i][0] != '-';
+	}
+	return i;
+}
+
+static void add_word(char **line, const char *word)
+{
+	char *longer = path_format("%s %s", *line, word);
+
+	free(*line);
+	*line = longer;
+}
+
 int command_ctl(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -166,22 +187,27 @@ int command_ctl(int argc, char **argv)
 		"PROCESS VOLUME WORDS...",
 		"Sends a command to one translator of a running process and prints its answer. The translator's page "
 		"says which commands it "
-		"takes.\v" TARGETS,
+		"takes. What comes behind VOLUME is the translator's, also if it begins with \"-\".\v" TARGETS,
 		NULL,
 		NULL,
 		NULL,
 	};
+	int own = own_arguments(argc, argv);
 	const char *word[CTL_WORDS];
-	struct ctl c = { .words = { word, 3, CTL_WORDS, 0 } };
+	struct ctl c = { .words = { word, own < argc ? 2 : 3, CTL_WORDS, 0 } };
 	cleanup_path char *line = NULL;
+	bool ended = false; /* the first "--" is no word, as everywhere */
 
-	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
+	arguments_parse(&argp, own, argv, ARGP_IN_ORDER, NULL, &c);
 	line = path_format("ctl");
-	for (int i = 1; i < c.words.count; i++) {
-		char *longer = path_format("%s %s", line, word[i]);
+	for (int i = 1; i < c.words.count; i++)
+		add_word(&line, word[i]);
+	for (int i = own; i < argc; i++) {
+		bool ends = !ended && !strcmp(argv[i], "--");
 
-		free(line);
-		line = longer;
+		if (!ends)
+			add_word(&line, argv[i]);
+		ended |= ends;
 	}
 	return ask_and_print(argv[0], word[0], line, c.json);
 }

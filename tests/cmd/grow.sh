@@ -99,15 +99,29 @@ pauses() { # COUNT: it stays as it is, also if who moves is killed, until it is 
 	is_whole "$SCRATCH/stays" "$1"
 	is_state paused || fail "it goes on by itself: $(state)"
 }
-stop_and_go() { # COUNT
+# As if somebody had been killed while he wrote it, or its brick had been down: names wait for that, whether anybody moves some or not.
+has_layout() { getfattr --absolute-names -n trusted.dht.layout "$1" >/dev/null 2>&1; }
+is_written_to_all() { # FIRST COUNT: what the new subvolume lacks of a layout
+	local i
+	has_layout "$SCRATCH/b$1" || return 0 # none was begun
+	kill_keeper
+	for ((i = $1; i < $1 + REPLICATED; i++)); do setfattr -x trusted.dht.layout "$SCRATCH/b$i" || fail "brick $i had no layout"; done
+	start_keeper
+	for ((i = $1; i < $1 + REPLICATED; i++)); do wait_until 60 has_layout "$SCRATCH/b$i" || fail "names of brick $i wait as long as nobody moves any"; done
+	is_whole "$SCRATCH/stays" "$2"
+	is_state stopped || is_state "done" || fail "it is $(state) after a kill, and was stopped"
+	say "a layout that the new subvolume lacked was written, though nobody moves names"
+}
+stop_and_go() { # FIRST COUNT
 	local begin
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not start"
 	"$STRATUS" rebalance start v >/dev/null || fail "a second start does harm"
 	refused "are still to move" brick add v $(bricks 90 "$REPLICATED")
-	pauses "$1"
+	pauses "$2"
 	"$STRATUS" rebalance stop v >"$SCRATCH/out" || fail "it does not stop"
 	is_state stopped || is_state done || fail "it is $(state) after it was stopped"
-	is_whole "$SCRATCH/stays" "$1"
+	is_whole "$SCRATCH/stays" "$2"
+	is_state "done" || is_written_to_all "$1" "$2"
 	"$STRATUS" rebalance start v >/dev/null || fail "it does not go on after it was stopped"
 	begin=$(now_ms)
 	stop_process "$KEEPER" stratusd # in the middle, or at the beginning, of it: it waits for nobody
@@ -169,7 +183,7 @@ on_volume() { # BRICKS REPLICA
 	grow "$1"
 	is_whole "$SCRATCH/stays" $count
 	keeps_whole $count
-	stop_and_go $count
+	stop_and_go "$1" $count
 	stays "$1"
 	killed_in_the_middle $count
 	kept_whole

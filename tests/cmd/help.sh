@@ -93,6 +93,19 @@ for words in "--key --qouta" "--key=--qouta" "-o --qouta" "-- --qouta"; do
 	expect 2 "$STRATUS" mount $words
 	! grep -q "did you mean" <<<"$OUT" || fail "mount $words: $OUT"
 done
+# ---- behind PROCESS and VOLUME nothing is an option of `stratus ctl`: a name may begin with "-", and those of encrypted ones do now and then ----
+for words in "-Kj_WT" "--qouta" "--jsno" "--json" "-- -Kj_WT"; do
+	# shellcheck disable=SC2086
+	expect 1 "$STRATUS" ctl /nowhere dht locate $words
+	grep -q "no process of yours is" <<<"$OUT" || fail "ctl /nowhere dht locate $words: $OUT"
+done
+expect 2 "$STRATUS" ctl --jsno /nowhere dht locate name
+grep -q -- "did you mean '--json'" <<<"$OUT" || fail "ctl --jsno: $OUT"
+for words in "" "/nowhere" "/nowhere dht" "-- /nowhere dht" "--json /nowhere dht"; do
+	# shellcheck disable=SC2086
+	expect 2 "$STRATUS" ctl $words
+	grep -q "write PROCESS VOLUME WORDS" <<<"$OUT" || fail "ctl $words: $OUT"
+done
 # ---- too few words: what is to be written is told ----
 expect 2 "$STRATUS" scrub
 [ "$(head -n 1 <<<"$OUT")" = "stratus scrub: nothing to work on is named: write VOLUME start|check|stop|status" ] || fail "scrub: $OUT"

@@ -89,6 +89,7 @@ make_tree() {
 	local i
 	mkdir -p "$MNT/photos/2024" "$MNT/a b"
 	for ((i = 0; i < 20; i++)); do echo "$i" >"$MNT/f$i"; done
+	for i in -Kj_WT -n --json --jsno --; do echo "$i" >"$MNT/$i"; done
 	echo x >"$MNT/photos/2024/$(printf 'long%.0s' {1..50})"
 	echo x >"$MNT/photos/2024/new
 line %41 'quoted' \"twice\""
@@ -126,6 +127,21 @@ check_user() {
 	chmod 755 "$MNT/photos"
 }
 
+# The subvolume of a name by its hash, whatever it begins with: those of encrypted names begin with anything.
+check_owners() {
+	local name bricks at subvolumes
+	[ "$SETS" != 1 ] || return 0
+	read -ra subvolumes <<<"$(sed -n '/type cluster\/dht/,/end-volume/s/^ *subvolumes //p' "$CLIENT_VOL")"
+	for name in -Kj_WT -n --json --jsno -- f1; do
+		bricks=("$STACK"/brick*/"$name")
+		[ "${#bricks[@]}" = "$MEMBERS" ] || fail "$name is on ${bricks[*]}"
+		at=$(basename "$(dirname "${bricks[0]}")")
+		at=${subvolumes[${at#brick} / MEMBERS]}
+		[ "$("$STRATUS" ctl -- "$MNT" dht locate "$name")" = "$at" ] || fail "$name is at $at, and ctl -- tells another subvolume"
+		[ "$name" = -- ] || [ "$("$STRATUS" ctl "$MNT" dht locate "$name")" = "$at" ] || fail "$name is at $at, and ctl tells another subvolume"
+	done
+}
+
 check_refused() {
 	refused "there is no .*/nothing" "$MNT/nothing"
 	refused "there is no .*/nothing" "$MNT/f1/nothing"
@@ -154,6 +170,7 @@ on_stack() { # SPREAD REPLICA
 	make_tree
 	check_all
 	check_words
+	check_owners
 	check_user
 	check_refused
 	[ "$BRICKS" != 1 ] || dead=0

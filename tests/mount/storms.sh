@@ -74,17 +74,28 @@ kill_mover() {
 rebalance_says() { "$STRATUS" ctl "$SCRATCH/mover$MOVERS" dht rebalance status; }
 rebalanced() { rebalance_says | grep -q 'state done'; }
 located_last() { sed -n '/type cluster\/dht/,/end-volume/s/^ *subvolumes .* //p' "$CLIENT_VOL"; }
+of_entry() { # NAME of the root: what all bricks have of it
+	local i bricks=()
+	for ((i = 0; i < BRICKS; i++)); do bricks+=("$STACK/brick$i"); done
+	python3 "$TOP/tests/mount/entry.py" "$MEMBERS" "$1" "${bricks[@]}"
+}
+# all_belong BRICK SUBVOLUME: by the newest layout each name in the brick's root is that subvolume's. What is not is told with all that the bricks have of it.
+all_belong() {
+	local path name said
+	[ -n "$(ls "$1")" ] || fail "SEED=$SEED: the new brick has no names"
+	for path in "$1"/*; do
+		name=$(basename "$path")
+		said=$(located "$name" 2>&1) || fail "SEED=$SEED: where $path belongs is not told: $said"$'\n'"$(of_entry "$name")"
+		[ "$said" = "$2" ] || fail "SEED=$SEED: $path does not belong there, but to $said"$'\n'"$(of_entry "$name")"
+	done
+	grep -q ': file .*gfid\|: directory .*gfid' <<<"$(of_entry "$name")" || fail "what there is of a name is not told: $(of_entry "$name")"
+}
 has_grown() { # the storm is over: all has come to its end, and what is at the new subvolume belongs there
-	local i new
 	wait_until 60 rebalanced || fail "SEED=$SEED: the rebalance does not end: $(rebalance_says)"
 	say "$(rebalance_says | tr '\n' ' ')"
 	stop_mount "$SCRATCH/mover$MOVERS" "$MOVER_PID"
 	calm
-	new=$(first_bricks | tail -n 1)
-	for i in "$new"/*; do
-		[ "$(located "$(basename "$i")")" = "$(located_last)" ] || fail "SEED=$SEED: $i does not belong there"
-	done
-	[ -n "$(ls "$new")" ] || fail "SEED=$SEED: the new brick has no names"
+	all_belong "$(first_bricks | tail -n 1)" "$(located_last)"
 	whole
 }
 

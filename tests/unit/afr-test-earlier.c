@@ -146,6 +146,23 @@ static void is_gone(void *arg)
 	tree_release(&tree, file);
 }
 
+/* Who is above would learn the newer one, and do it once more. */
+static void is_looked_for_by_an_older_layout(void *arg)
+{
+	struct gfid gfid, named;
+	struct attr attr;
+
+	(void)arg;
+	gfid_create(&gfid);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(give(locks[1], &gfid, &named, &attr), 0);
+	know_by_arbiter_only();
+	say(member[1], "older", "1");
+	CHECK_INT(give(tree.at, &gfid, &named, &attr), -EIO);
+	CHECK_INT(counted_at(2, "asked: "), 1);
+	tree_release(&tree, file);
+}
+
 static void with_arbiter(giving *what, task_fn *fn)
 {
 	give = what;
@@ -168,6 +185,7 @@ static void what_only_an_arbiter_says_is_done_and_is_gone_is_an_error(void **sta
 	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		with_arbiter(all[i], stands_for_another);
 		with_arbiter(all[i], is_gone);
+		with_arbiter(all[i], is_looked_for_by_an_older_layout);
 	}
 }
 

@@ -754,6 +754,80 @@ GROWS(it_stands_still_while_it_is_paused_and_goes_on_there)
 	CHECK(is_whole());
 }
 
+/* Of the root there; 0: it has none. */
+static uint64_t version_at(int child)
+{
+	char volume[8];
+	struct blob got = { 0 };
+	struct layout l = { 0 };
+
+	snprintf(volume, sizeof(volume), "m%d", child);
+	at(volume);
+	if (!tree_getxattr(&tree, "", "trusted.dht.layout", &got) && layout_decode(got.bytes, got.size, &l))
+		abort();
+	free(got.bytes);
+	at("dht");
+	return l.version;
+}
+
+static bool all_come_to_have(uint64_t version)
+{
+	unsigned have = 0;
+
+	for (int i = 0; i < 20000 && have < SUBVOLUMES; i++) {
+		have = 0;
+		for (int k = 0; k < SUBVOLUMES; k++)
+			have += version_at(k) == version;
+		task_sleep_ms(1);
+	}
+	return have == SUBVOLUMES;
+}
+
+GROWS(who_begins_paused_begins_nothing)
+{
+	CHECK_INT(fill(), 0);
+	let_fail(1, "all,-release", "ENOTCONN");
+	CHECK_INT(command("second", "rebalance", "start-paused"), 0);
+	CHECK_INT(command("second", "rebalance", "start-paused"), 0);
+	CHECK(comes_to_say("problem waiting for c1"));
+	let_work(1);
+	for (int i = 0; i < 20000 && strstr(told, "problem "); i++) { /* what it does not wait for any more is no problem */
+		task_sleep_ms(1);
+		CHECK_INT(command("second", "rebalance", "status"), 0);
+	}
+	CHECK(strstr(told, "state paused\n") && strstr(told, "moved 0\n") && !strstr(told, "problem "));
+	CHECK(all_come_to_have(0));
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK(is_done("second"));
+	CHECK_INT(command("second", "rebalance", "stop"), 0);
+	CHECK_INT(command("second", "rebalance", "start-paused"), 0);
+	CHECK(comes_to_say("state paused\n"));
+	CHECK_INT(command("second", "rebalance", "stop"), 0);
+	CHECK(comes_to_say("state stopped\n"));
+	CHECK(all_there());
+	CHECK(is_whole());
+}
+
+/* By whoever was killed, or led before. */
+GROWS(what_is_half_written_is_written_while_it_is_paused)
+{
+	const char *name = moving_name(0, "made");
+	struct layout l;
+
+	CHECK_INT(fill(), 0);
+	while_it_moves(&l);
+	CHECK_INT(put_layout(0, &l), 0);
+	CHECK_INT(command("second", "rebalance", "start-paused"), 0);
+	CHECK(all_come_to_have(1));
+	CHECK(comes_to_say("state paused\n") && strstr(told, "moved 0\n"));
+	CHECK_INT(put(name, "text"), 0);
+	CHECK(reads(name, "text"));
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK(is_done("second"));
+	CHECK(all_there());
+	CHECK(is_whole());
+}
+
 GROWS(who_is_paused_can_be_stopped)
 {
 	const char *bad = moving_name(0, "bad");
@@ -1062,6 +1136,8 @@ int main(void)
 		cmocka_unit_test(one_name_that_can_not_be_moved_keeps_no_others),
 		cmocka_unit_test(what_comes_is_on_disk_before_a_layout_names_it),
 		cmocka_unit_test(it_stands_still_while_it_is_paused_and_goes_on_there),
+		cmocka_unit_test(who_begins_paused_begins_nothing),
+		cmocka_unit_test(what_is_half_written_is_written_while_it_is_paused),
 		cmocka_unit_test(who_is_paused_can_be_stopped),
 		cmocka_unit_test(names_are_shared_as_the_weights_say),
 		cmocka_unit_test(a_name_that_leads_to_nothing_is_told_and_waited_for),

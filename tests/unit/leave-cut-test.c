@@ -13,6 +13,10 @@ enum { WIDE = 12, FEW = 4 };
 #define LEAVING(number) " option leaving " number "\n option sweep-interval 10ms\n"
 #define SECOND(number)                                                                                                         \
 	"volume second\n type cluster/dht\n option lean 0\n" LEAVING(number) " subvolumes h0 h1 h2 h3\nend-volume\n"
+#define USER                                                                                                                     \
+	"volume u0\n type test/handles\n subvolumes c0\nend-volume\nvolume u1\n type test/handles\n subvolumes c1\nend-volume\n" \
+	"volume u2\n type test/handles\n subvolumes c2\nend-volume\nvolume u3\n type test/handles\n subvolumes c3\nend-volume\n" \
+	"volume user\n type cluster/dht\n option lean 0\n" LEAVING("3") " subvolumes u0 u1 u2 u3\nend-volume\n"
 #define WIDENER "volume widener\n type cluster/dht\n option lean 0\n option initial 4\n subvolumes c0 c1 c2 c3\nend-volume\n"
 
 static char told[4096];
@@ -165,10 +169,66 @@ static void die_and_go_on(void)
 	CHECK(is_whole());
 }
 
+/* In each directory, so that whoever is to have the name must have the layout of that. */
+static bool can_be_made(void)
+{
+	const char *const dirs[] = { dir, below, came, renamed, wide };
+	bool yes = true;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs) - !has_wide && yes; i++)
+		for (int k = 0; k < 4 && yes; k++) {
+			char path[120];
+
+			snprintf(path, sizeof(path), "%s/made%d", dirs[i], k);
+			yes = !put(path, "made") && reads(path, "made") && !tree_unlink(&tree, path);
+		}
+	return yes;
+}
+
+/* A file that is being moved has one link more, until the sweep has ended that. */
+static bool comes_to_be_all_there(void)
+{
+	uint64_t until = clock_ns() + 60000000000u;
+	bool yes = is_all_there();
+
+	while (!yes && clock_ns() < until) {
+		task_sleep_ms(1);
+		yes = is_all_there();
+	}
+	return yes;
+}
+
+/* The next one is paused: no name waits for that. */
+static void die_and_pause(void)
+{
+	name_all();
+	CHECK_INT(fill(), 0);
+	all_die_after(changes);
+	CHECK_INT(command("dht", "rebalance", "start"), 0);
+	dies = !is_done("dht", changes);
+	command("dht", "rebalance", "stop");
+	all_die_after(0);
+	CHECK_INT(command("second", "rebalance", "start-paused"), 0);
+	at("user");
+	CHECK(can_be_made());
+	CHECK(comes_to_be_all_there());
+	CHECK_INT(command("second", "rebalance", "status"), 0);
+	CHECK(strstr(told, "state paused\n") && strstr(told, "moved 0\n") && strstr(told, "files 0\n"));
+	CHECK_INT(command("second", "rebalance", "start"), 0);
+	CHECK(is_done("second", 0));
+	CHECK(is_all_there());
+	CHECK(is_whole());
+}
+
+static bool pauses;
+
 static void try_one(void *arg)
 {
 	(void)arg;
-	die_and_go_on();
+	if (pauses)
+		die_and_pause();
+	else
+		die_and_go_on();
 	if (failures)
 		fprintf(stderr, "who empties it died after %u changes (LEAVE_CUT=%u repeats that); then: %s\n", changes,
 			changes, told);
@@ -218,12 +278,24 @@ static void also_where_directories_are_wide(void **state)
 	widen_at = 8192;
 }
 
+static void nothing_waits_for_one_that_is_paused(void **state)
+{
+	(void)state;
+	leaver = 3;
+	pauses = has_wide = true;
+	widen_at = 2;
+	after_each_change(HANDLES SECOND("3") USER WIDENER, LEAVING("3"), 2 * FEW);
+	pauses = has_wide = false;
+	widen_at = 8192;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whoever_dies_is_gone_on_for),
 		cmocka_unit_test(also_where_the_home_of_the_root_leaves),
 		cmocka_unit_test(also_where_directories_are_wide),
+		cmocka_unit_test(nothing_waits_for_one_that_is_paused),
 	};
 
 	if (getenv("LEAVE_TEST")) /* a pattern of names */

@@ -22,6 +22,7 @@ struct member {
 	atomic_bool deaf;      /* to what has failed: it can't be reached */
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
+	atomic_bool older;     /* whoever looks up a name goes by an older layout */
 	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
 	atomic_int
 		limit; /* writes are answered with this error, and not done; 0: they are done. EASKFIRST: until the first has decided */
@@ -160,6 +161,8 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (is_asked(rq) && (fop == FOP_create || fop == FOP_mkdir || fop == FOP_link))
 		return tell(rq, x, fop, in, out);
+	if (fop == FOP_lookup && atomic_load(&m->older))
+		return -ELAYOUT;
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
 	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
@@ -223,6 +226,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->grants, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
+	else if (!strcmp(argv[0], "older"))
+		atomic_store(&m->older, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))
 		atomic_store(&m->another, atoi(argv[1]));
 	else if (!strcmp(argv[0], "recovering")) /* what the next so many opens are for */

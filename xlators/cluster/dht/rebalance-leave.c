@@ -151,6 +151,49 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 	}
 }
 
+/* One that has gone meanwhile has none. */
+static int complete_directory(struct rebalance *r, const struct gfid *gfid, int child)
+{
+	struct inode *before = r->dir;
+	const struct spread *now = NULL;
+	struct request rq;
+	int home, err;
+
+	r->dir = NULL;
+	rebalance_ask(r, &rq, FIND_NS);
+	err = place_say_newest(&rq, r->d);
+	if (!err)
+		err = directory_find(&rq, r, gfid, child, &home);
+	request_finish(&rq);
+	if (!err)
+		err = layout_now(r, &now);
+	inode_unref(r->dir);
+	r->dir = before;
+	return err == -ESTALE || err == -ENOENT ? 0 : err;
+}
+
+static void complete_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
+{
+	struct leaving *v = arg;
+
+	(void)dir;
+	for (uint32_t i = 0; i < list->count && rebalance_is_paused(v->r) && !rebalance_stops(v->r); i++) {
+		struct gfid gfid;
+		int err = directory_parse(list->entry[i].name, &gfid) ? 0 : complete_directory(v->r, &gfid, v->child);
+
+		v->err = v->err ? v->err : err;
+		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
+	}
+}
+
+int complete_directories(struct rebalance *r)
+{
+	struct leaving v = { .r = r, .child = leaver_of(r) };
+	int err = leaving_each_away(&v, v.child, 0, complete_each, &v);
+
+	return err ? err : v.err;
+}
+
 /* By what they say themselves: the walk may have missed their names. */
 static void lead_each(struct request *rq, void *arg, struct inode *dir, const struct dirents *list)
 {

@@ -11,7 +11,7 @@
 
 #include "location.h"
 
-enum { STEP_MS = 1000, PAUSE_MS = 20 };
+enum { STEP_MS = 1000, PAUSE_MS = 20, LOOK_MS = 30000 };
 /* Then what is under way is cancelled; a step that may not be left half ends by its own time, MOVE_NS at most. */
 #define STOP_NS 5000000000u
 
@@ -93,18 +93,6 @@ bool rebalance_stops(struct rebalance *r)
 	stopping = r->stopping;
 	pthread_mutex_unlock(&r->lock);
 	return stopping;
-}
-
-bool rebalance_goes_on(struct rebalance *r)
-{
-	bool stopping;
-
-	pthread_mutex_lock(&r->lock);
-	while (r->paused && !r->stopping)
-		task_cond_wait(&r->changed, &r->lock, NO_DEADLINE);
-	stopping = r->stopping;
-	pthread_mutex_unlock(&r->lock);
-	return !stopping;
 }
 
 bool rebalance_is_paused(struct rebalance *r)
@@ -213,6 +201,52 @@ static bool pause_for(void *arg, uint64_t ms)
 	return rebalance_pause(arg, ms);
 }
 
+/* ---- while it is paused ---- */
+
+/* Bricks refuse names by a layout that others do not have yet: what was half written when somebody was killed, or a brick was down, is written, paused or not. */
+static int complete_layouts(struct rebalance *r)
+{
+	struct inode *before = r->dir;
+	const struct spread *now = NULL;
+	int err;
+
+	r->dir = root_of(r->d);
+	err = r->dir ? layout_now(r, &now) : -ENOMEM;
+	inode_unref(r->dir);
+	r->dir = before;
+	return err || !has_leaver(r->d) ? err : complete_directories(r);
+}
+
+/* Until it is to go on or to stop, or so long. */
+static void stand_still(struct rebalance *r, uint64_t ms)
+{
+	uint64_t until = clock_ns() + ms * 1000000;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->paused && !r->stopping && clock_ns() < until)
+		task_cond_wait(&r->changed, &r->lock, until);
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* When all is complete nobody begins anything here; but one that led before may not have ended yet, and be killed only then: so it is looked at now and then, and
+ * little of the time where that is much to look at. */
+bool rebalance_goes_on(struct rebalance *r)
+{
+	int err = 0;
+
+	while (rebalance_is_paused(r) && !rebalance_stops(r)) {
+		uint64_t began = clock_ns(), took_ms;
+		int before = err;
+
+		err = complete_layouts(r);
+		if (before && !err)
+			rebalance_no_problem(r);
+		took_ms = (clock_ns() - began) / 1000000;
+		stand_still(r, (err ? STEP_MS : LOOK_MS) + 10 * took_ms);
+	}
+	return !rebalance_stops(r);
+}
+
 /* What one that was killed had under way may be in the way of a tenant who has no room to end it. */
 static int end_what_was_left(struct rebalance *r)
 {
@@ -220,22 +254,12 @@ static int end_what_was_left(struct rebalance *r)
 	return sweep_records(r->d, pause_for, r);
 }
 
-/* Bricks refuse names by a layout that others do not have yet: what was half written when somebody was killed is written, paused or not. */
-static bool begins_next(struct rebalance *r)
-{
-	const struct spread *now = spread_of(r->d);
-
-	while (rebalance_is_paused(r) && layout_now(r, &now) && rebalance_pause(r, STEP_MS))
-		;
-	return rebalance_goes_on(r);
-}
-
 static int give_to_those_that_came(struct rebalance *r)
 {
 	int err = 0;
 
 	r->dir = root_of(r->d);
-	while (r->dir && err <= 0 && begins_next(r)) {
+	while (r->dir && err <= 0 && rebalance_goes_on(r)) {
 		err = go_on(r);
 		if (err > 0) {
 			rebalance_step(r, "files");
@@ -322,7 +346,8 @@ static int hold(struct rebalance *r)
 	return err;
 }
 
-static int start(struct rebalance *r)
+/* `paused`: it stands still from the first, whatever it would begin with. */
+static int start(struct rebalance *r, bool paused)
 {
 	int err = 0;
 
@@ -338,11 +363,19 @@ static int start(struct rebalance *r)
 		memset(r->skipped, 0, sizeof(r->skipped));
 		r->stays = (struct stays){ 0 };
 		r->problem[0] = '\0';
+		r->paused = paused;
+		r->paused_ns = clock_ns();
 		err = task_spawn(NULL, rebalance_task, r);
 		r->state = err ? STOPPED : RUNNING;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return err;
+}
+
+/* As one that had begun, and is paused. */
+static int start_paused(struct rebalance *r)
+{
+	return hold(r) ? start(r, true) : 0;
 }
 
 static void wait_for_end(void *arg)
@@ -446,7 +479,9 @@ int rebalance_command(struct dht *d, int argc, char **argv, FILE *to)
 	else if (widens && !strcmp(verb, "once"))
 		return task_self() ? (widen_once(d), 0) : task_call(once, d);
 	else if (!strcmp(verb, "start"))
-		return start(r);
+		return start(r, false);
+	else if (!strcmp(verb, "start-paused") && !widens)
+		return start_paused(r);
 	else if (!strcmp(verb, "pause") && !widens)
 		return hold(r);
 	else if (!strcmp(verb, "stop"))

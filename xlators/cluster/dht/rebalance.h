@@ -57,7 +57,7 @@ void rebalance_count(struct rebalance *, uint64_t moved, uint64_t left);
 void rebalance_expect(struct rebalance *, uint64_t all);
 void rebalance_advance(struct rebalance *, uint64_t more);
 bool rebalance_stops(struct rebalance *);
-/* Before the next thing is begun: waits while it is paused. false: it is to stop. */
+/* Before the next thing is begun, in its task: waits while it is paused, and writes layouts that are half written. false: it is to stop. */
 bool rebalance_goes_on(struct rebalance *);
 bool rebalance_is_paused(struct rebalance *);
 bool rebalance_pause(struct rebalance *, uint64_t ms); /* false: it is to stop */
@@ -74,7 +74,7 @@ static inline void rebalance_forget_skipped(struct rebalance *r)
 	memset(r->skipped, 0, sizeof(r->skipped));
 	r->failed = 0;
 }
-/* What its members have, who get the newest. 1: they have just got it, or one has a later one than was known; *now NULL: the directory is whole. */
+/* What its members have, who get the newest. -EAGAIN: one has a later one by now; *now NULL: the directory is whole. */
 int layout_now(struct rebalance *, const struct spread **now);
 /* Until the directory's names are where that layout, in which they move, has them, and all say so. */
 int move_and_settle(struct rebalance *, const struct layout *);
@@ -115,6 +115,8 @@ int layout_tell(struct rebalance *, const struct layout *, int child);
 /* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
 /* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */
 int empty_leaver(struct rebalance *);
+/* Nothing is begun: each member of a directory that is there has the directory's newest layout. Else the first error. */
+int complete_directories(struct rebalance *);
 static inline int leaver_of(const struct rebalance *r)
 {
 	return (int)r->d->leaving;
