@@ -48,6 +48,8 @@ pass
 END
 runs "1 0 0" ./passes
 
+! "$TOP/tests/run.sh" /dev/full ./passes >out 2>&1 || fail "a result that could not be written is lost: $(cat out)"
+
 # ---- who has the number of a process that has ended is left alone; nobody evades that ----
 write_test reused <<'END'
 scratch

@@ -488,7 +488,7 @@ static void is_freed(void *arg)
 	atomic_store(&heal.paid_until_ns, 0);
 	atomic_store(&heal.bandwidth, 1);
 	task_spawn(NULL, heal_aside, &h);
-	for (uint64_t before = 0; !before || atomic_load(&heal.bytes) != before; task_sleep_ms(200))
+	for (uint64_t before = 0; !atomic_load(&h.over) && (!before || atomic_load(&heal.bytes) != before); task_sleep_ms(200))
 		before = atomic_load(&heal.bytes);
 	expect(!atomic_load(&h.over), "it waits");
 	atomic_store(&heal.bandwidth, 1ull << 40);

@@ -364,7 +364,9 @@ static void a_snapshot_that_was_just_installed_takes_the_place_of_what_is_before
 	bring = path_format("cp -a %s/snapshot-* %s && truncate -s 8M %s/open-1 %s/open-2", ahead, copy, copy, copy);
 	run(bring);
 	assert_true(version > COMMITS);
-	starts_with(version - 8); /* it may have been taken a few entries earlier */
+	starts_with(
+		COMMITS +
+		1); /* more than the log has: how many more depends on when the snapshot was written, while others were committed */
 }
 
 /* ---- what it does not leave ---- */

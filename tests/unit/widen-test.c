@@ -639,6 +639,67 @@ static void who_dies_while_a_wide_directory_goes_has_removed_it_or_not(void **st
 	few_are_many(cut_removals);
 }
 
+/* By the mark of one who was slow to set it, and has died since: his record had gone by then. */
+static int dies_for_nobody(int child, const struct gfid *gfid)
+{
+	struct mark m = { .hash = mark_hash(MARK_DYING), .attempt = 2 };
+	struct place p = { .attempt = 2 };
+	char brick[8], xattr[MARK_NAME];
+	uint8_t bytes[MARK_SIZE];
+	struct setxattr_in in = { .name = mark_name(m.hash, xattr), .value = { MARK_SIZE, bytes } };
+	struct setxattr_out out = { 0 };
+	struct request rq;
+	struct xlator *x;
+	int err;
+
+	snprintf(brick, sizeof(brick), "l%d", child);
+	x = tree_find(&tree, brick);
+	gfid_create(&m.intent);
+	p.intent = m.intent;
+	mark_encode(&m, bytes);
+	in.inode = inode_get(x->inodes, gfid, S_IFDIR);
+	request_init(&rq, x->graph, 0);
+	err = place_attach(&rq, &p);
+	err = err ? err : setxattr_on(&rq, x, &in, &out);
+	request_finish(&rq);
+	inode_unref(in.inode);
+	return err;
+}
+
+static void die_for_nobody(const char *dir)
+{
+	struct layout l;
+	struct attr a;
+	int marked = 0;
+
+	make_empty_and_wide(dir);
+	CHECK_INT(tree_getattr(&tree, dir, &a), 0);
+	for (int i = 0; i < SUBVOLUMES; i++)
+		if (!layout_at(i, &a.gfid, dir, &l)) {
+			CHECK_INT(dies_for_nobody(i, &a.gfid), 0);
+			marked++;
+		}
+	CHECK_INT(marked, 2);
+}
+
+static void make_where_it_dies_for_nobody(void *arg)
+{
+	(void)arg;
+	die_for_nobody("d");
+	CHECK_INT(fill("d", "f", 0, FEW), 0);
+	CHECK_INT(removed("d", "f", FEW), 0);
+	CHECK_INT(tree_rmdir(&tree, "d"), 0);
+	die_for_nobody("e");
+	CHECK_INT(tree_rmdir(&tree, "e"), 0);
+	CHECK(is_whole());
+}
+
+static void names_are_made_again_where_a_wide_directory_dies_for_nobody(void **state)
+{
+	(void)state;
+	few_are_many(make_where_it_dies_for_nobody);
+}
+
 /* ---- files are brought home meanwhile ---- */
 
 /* Of the files of "d" so many stand at another subvolume than their names. */
@@ -726,7 +787,7 @@ WIDENS(what_was_made_in_a_directory_is_there_or_the_directory_has_gone_before)
 {
 	others_go_on(true);
 	for (int round = 0; round < 12 && !failures; round++) {
-		int made = 0, err = 0, gone = 0;
+		int made = 0, err = 0, ended = 0;
 
 		CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
 		CHECK_INT(fill("d", "f", 0, LARGE), 0);
@@ -736,11 +797,11 @@ WIDENS(what_was_made_in_a_directory_is_there_or_the_directory_has_gone_before)
 		load.removed = 0;
 		load.running = 1;
 		CHECK_INT(task_spawn(NULL, remover, NULL), 0);
-		for (int i = 0; i < 200 && !gone; i++) {
+		for (int i = 0; i < 200 && !ended; i++) {
 			err = put(in("d", "x", i), "x");
-			gone = err == -ENOENT || err == -ESTALE;
+			ended = err == -ENOENT || err == -ESTALE;
 			made = err ? 0 : 1;
-			CHECK(gone || !err);
+			CHECK(ended || !err);
 			if (made)
 				CHECK(reads(in("d", "x", i), "x"));
 			if (made)
@@ -751,7 +812,7 @@ WIDENS(what_was_made_in_a_directory_is_there_or_the_directory_has_gone_before)
 		load.stop = true;
 		while (load.running)
 			task_sleep_ms(1);
-		CHECK(gone ? load.removed == 1 : true);
+		CHECK(ended ? load.removed == 1 : true);
 		if (!load.removed)
 			CHECK_INT(tree_rmdir(&tree, "d"), 0);
 	}
@@ -769,6 +830,7 @@ int main(void)
 		cmocka_unit_test(a_listing_tells_each_name_once_though_the_directory_grows_wide_meanwhile),
 		cmocka_unit_test(what_one_began_to_widen_another_ends),
 		cmocka_unit_test(who_dies_while_a_wide_directory_goes_has_removed_it_or_not),
+		cmocka_unit_test(names_are_made_again_where_a_wide_directory_dies_for_nobody),
 		cmocka_unit_test(files_are_brought_home_while_their_directory_grows_wide),
 		cmocka_unit_test(what_was_made_in_a_directory_is_there_or_the_directory_has_gone_before),
 	};

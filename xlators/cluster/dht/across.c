@@ -615,6 +615,16 @@ static int shards_are_empty(struct move *m, struct inode *directory)
 	return err;
 }
 
+static bool leaver_stands(struct move *m)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct who user = become_root(m->rq);
+	int err = leaver_find(m->rq, m->d, &m->it, &dir);
+
+	become(m->rq, user);
+	return !err && dir;
+}
+
 /* The directory that is to go: if the brick did not take it, or nobody knows, what is there tells, while the marks stand. A wide one goes when it is decided. */
 static int take_leaver(struct move *m)
 {
@@ -625,7 +635,8 @@ static int take_leaver(struct move *m)
 		return err;
 	if (!err || err == -ENOTEMPTY || err == -EMARKED)
 		return err;
-	m->doubtful = leaver_has_gone(m->rq, m->d, &m->it, &gone) != 0;
+	/* others may have ended it, and given its names to something else since */
+	m->doubtful = leaver_has_gone(m->rq, m->d, &m->it, &gone) != 0 || (!gone && !leaver_stands(m));
 	return gone ? 0 : err;
 }
 

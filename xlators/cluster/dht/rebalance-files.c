@@ -109,13 +109,19 @@ static void bring_task(void *arg)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Until fewer than so many are at it. */
+/* Until fewer than so many are at it. While it is paused they stand still as well: so nothing more is begun, and what is half written of layouts is written from here. */
 static void wait_for_bringers(struct rebalance *r, unsigned most)
 {
-	pthread_mutex_lock(&r->lock);
-	while (r->bringers && r->bringers >= most)
-		task_cond_wait(&r->changed, &r->lock, clock_ns() + SECOND_MS * 1000000ull);
-	pthread_mutex_unlock(&r->lock);
+	bool full = true;
+
+	while (full) {
+		rebalance_goes_on(r);
+		pthread_mutex_lock(&r->lock);
+		full = r->bringers && r->bringers >= most;
+		if (full)
+			task_cond_wait(&r->changed, &r->lock, clock_ns() + SECOND_MS * 1000000ull);
+		pthread_mutex_unlock(&r->lock);
+	}
 }
 
 static int begin_to_bring(struct walk *w, struct inode *dir, const char *name)

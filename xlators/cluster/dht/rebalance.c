@@ -208,13 +208,14 @@ static int complete_layouts(struct rebalance *r)
 {
 	struct inode *before = r->dir;
 	const struct spread *now = NULL;
-	int err;
+	int err, second;
 
 	r->dir = root_of(r->d);
 	err = r->dir ? layout_now(r, &now) : -ENOMEM;
 	inode_unref(r->dir);
 	r->dir = before;
-	return err || !has_leaver(r->d) ? err : complete_directories(r);
+	second = has_leaver(r->d) ? complete_directories(r) : 0; /* also if one is down: it need not have a part of them */
+	return err ? err : second;
 }
 
 /* Until it is to go on or to stop, or so long. */
@@ -242,7 +243,7 @@ bool rebalance_goes_on(struct rebalance *r)
 		if (before && !err)
 			rebalance_no_problem(r);
 		took_ms = (clock_ns() - began) / 1000000;
-		stand_still(r, (err ? STEP_MS : LOOK_MS) + 10 * took_ms);
+		stand_still(r, err ? STEP_MS : LOOK_MS + 10 * took_ms); /* to ask one that is down takes long, and is no work */
 	}
 	return !rebalance_stops(r);
 }

@@ -169,6 +169,12 @@ static bool is_absent(int err)
 	return err == -ENOENT || err == -ESTALE;
 }
 
+/* What has the mark of what is to go. The names are fenced: it stands still, or goes. NULL: it has gone. */
+static int find_leaving(struct request *rq, struct dht *d, const struct intent *it, int n, struct inode **dir)
+{
+	return n == SIDE_GOES ? leaver_find(rq, d, it, dir) : dying_find(rq, d, it, n, dir);
+}
+
 /* Where another intent's mark is, ours has gone: it was decided, or no step was ever taken, for nobody held all marks. The same where the directory
  * has gone, which it can't while names in it are marked. */
 static int mark_anew(struct request *rq, struct dht *d, const struct intent *it, struct parents *p, bool *all)
@@ -181,8 +187,8 @@ static int mark_anew(struct request *rq, struct dht *d, const struct intent *it,
 
 		if (!has_mark(it, n))
 			continue;
-		if (goes && !p->dir[n]) /* the names are fenced: it stands still, or goes */
-			err = n == SIDE_GOES ? leaver_find(rq, d, it, &p->dir[n]) : dying_find(rq, d, it, n, &p->dir[n]);
+		if (goes && !p->dir[n])
+			err = find_leaving(rq, d, it, n, &p->dir[n]);
 		if (err || (goes && !p->dir[n]))
 			continue;
 		err = side_mark(rq, d, it, n);
@@ -324,6 +330,10 @@ static int unmark_found(struct request *rq, struct dht *d, const struct intent *
 		err = side_find(rq, d, &it->side[n], &p.dir[n]);
 		err = is_absent(err) ? 0 : err;
 	}
+	for (int n = SIDE_GOES; n < marks_end_of(it) && !err; n++) {
+		err = has_mark(it, n) ? find_leaving(rq, d, it, n, &p.dir[n]) : 0;
+		err = is_absent(err) ? 0 : err;
+	}
 	if (!err)
 		err = intent_unmark(rq, d, it, true);
 	if (!err && it->several)
@@ -410,7 +420,10 @@ static int unmark_what_is_there(struct request *rq, struct dht *d, const struct 
 		err = is_absent(err) ? 0 : err;
 	}
 	for (int n = 0; n < marks_end_of(it) && !err; n++) {
-		if (has_mark(it, n) && has_subvolume(d, (uint64_t)mark_place(it, n).child))
+		if (!has_mark(it, n) || !has_subvolume(d, (uint64_t)mark_place(it, n).child))
+			continue;
+		err = n >= SIDE_GOES ? find_leaving(rq, d, it, n, &p.dir[n]) : 0;
+		if (!err)
 			err = side_unmark(rq, d, it, n);
 		err = is_absent(err) || err == -EFENCED ? 0 : err;
 	}
@@ -529,15 +542,26 @@ void marks_sweep(struct request *rq, struct dht *d, int child, struct inode *dir
 	fop_out_clear(FOP_listxattr, &out);
 }
 
+/* Of a shard, too, whatever layout it has. */
+static int names_here(struct request *rq, struct dht *d, int child, struct inode *dir, struct listxattr_out *out)
+{
+	struct listxattr_in in = { .inode = dir };
+	int err = place_say(rq, d, &(struct place){ .flags = PLACE_HERE });
+
+	if (!err)
+		err = listxattr_on(rq, d->x->child[child], &in, out);
+	place_say(rq, d, &(struct place){ 0 });
+	return err;
+}
+
 /* All that hold names in the directory. */
 static void end_holders_in(struct request *rq, struct dht *d, int child, struct inode *dir)
 {
-	struct listxattr_in in = { .inode = dir };
 	struct listxattr_out out = { 0 };
 	const char *at, *end;
 	struct mark m;
 
-	if (listxattr_on(rq, d->x->child[child], &in, &out))
+	if (names_here(rq, d, child, dir, &out))
 		return;
 	end = (const char *)out.names.bytes + out.names.size;
 	for (at = out.names.bytes; at < end; at += strnlen(at, (size_t)(end - at)) + 1)
@@ -606,6 +630,15 @@ static void end_holders_below(struct request *rq, struct dht *d, int child, cons
 	fop_out_clear(FOP_lookup, &out);
 }
 
+/* No name comes to be in a directory that dies. Who wants to make one there meets that mark, whosever it is. */
+static void end_who_has_it_die(struct request *rq, struct dht *d, int child, struct inode *dir)
+{
+	struct mark m;
+
+	if (!mark_of(rq, d, child, dir, mark_hash(MARK_DYING), &m))
+		end_holder(rq, d, child, dir, &m);
+}
+
 static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enum fop fop, int child)
 {
 	struct mark m;
@@ -613,7 +646,9 @@ static void end_at(struct request *rq, struct dht *d, const struct loc *loc, enu
 
 	if (!err)
 		end_holder(rq, d, child, loc->parent, &m);
-	else if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename || fop == FOP_create || fop == FOP_lookup))
+	else if (err == -ENODATA)
+		end_who_has_it_die(rq, d, child, loc->parent);
+	if (err == -ENODATA && (fop == FOP_rmdir || fop == FOP_rename || fop == FOP_create || fop == FOP_lookup))
 		end_holders_below(rq, d, child, loc);
 }
 
