@@ -15,14 +15,6 @@ static const uint8_t acme_id[16] = { 3 }, acmes_id[16] = { 4 };
 
 /* ---- what is said ---- */
 
-static int attach(struct client *who, const uint8_t id[16])
-{
-	struct pack p = { 0 };
-
-	pack_bytes(&p, id, 16);
-	return say(who, REPLICA_ATTACH, &p);
-}
-
 static int acquire(struct client *who)
 {
 	int err = -ERECOVERING;

@@ -148,14 +148,6 @@ static void who_reads_and_leaves_is_not_waited_for(void **state)
 	on(ON_MEMORY, reader_leaves_);
 }
 
-static int attach(struct client *who, const uint8_t id[16])
-{
-	struct pack p = { 0 };
-
-	pack_bytes(&p, id, 16);
-	return say(who, REPLICA_ATTACH, &p);
-}
-
 static void impatient(void)
 {
 	struct problem problem = { "" };

@@ -25,8 +25,9 @@ extern struct view view;
 extern uint64_t sequence;
 extern uint64_t generation, prune; /* as leases say */
 extern bool unproven, unwritable, changes_wait;
-extern const char *below;   /* volumes that the leaf is on */
-extern unsigned set_number; /* after the next reopen() */
+extern const char *below;      /* volumes that the leaf is on */
+extern unsigned set_number;    /* after the next reopen() */
+extern unsigned other_members; /* of the view beside this one, which are IN as far as it knows */
 
 void on(const char *leaf, task_fn *);
 int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
@@ -43,6 +44,7 @@ int resolve(struct note *);
 
 /* As a client. */
 int say(struct client *, uint32_t verb, struct pack *);
+int attach(struct client *, const uint8_t id[16]);
 /* With what PLACE says of names, or NULL. */
 int call(struct client *from, const struct replica_stamp *, const struct place *, enum fop, const void *in, void *out);
 int change(uint64_t number, enum fop, const void *in, void *out);
@@ -54,6 +56,10 @@ int look(void); /* for "f" */
 int settle(uint64_t up_to);
 /* A note of the session's next change, as if it had been done here; that of which PLACE tells so, or nothing (NULL). Until the next call. */
 struct note *note_with(enum fop, const void *in, const struct gfid *first, const struct gfid *second);
+
+/* member-test-tenants.c */
+extern const struct CMUnitTest tenants[];
+extern const unsigned tenants_count;
 
 /* member-test-guards.c */
 extern const struct CMUnitTest guards[];

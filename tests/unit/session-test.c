@@ -21,7 +21,6 @@
 
 struct leaf *disk;
 struct graph *server, *client;
-static struct xlator *top;
 static int port, way;
 
 /* ---- graphs ---- */
@@ -80,7 +79,6 @@ void start_client(const char *more)
 	client = client_graph(options, &p);
 	if (!client)
 		fail_msg("%s", p.text);
-	top = client->top;
 }
 
 void stop(struct graph **g)
@@ -90,12 +88,6 @@ void stop(struct graph **g)
 		graph_destroy(*g);
 	}
 	*g = NULL;
-}
-
-static void restart_server(void)
-{
-	stop(&server);
-	start_server("");
 }
 
 void command(struct graph *g, const char *what)
@@ -129,15 +121,6 @@ static struct inode *root(void)
 {
 	return inode_get(client->inodes, &gfid_root, S_IFDIR);
 }
-
-#define CALL(op, in_pointer, out_pointer)                                                                                      \
-	({                                                                                                                     \
-		struct request rq_;                                                                                            \
-		request_init(&rq_, client, 0);                                                                                 \
-		int err_ = op##_on(&rq_, top, in_pointer, out_pointer);                                                        \
-		request_finish(&rq_);                                                                                          \
-		err_;                                                                                                          \
-	})
 
 struct file *create(const char *name)
 {
@@ -201,7 +184,7 @@ int lock(struct file *file, uint64_t owner, uint32_t type, bool wait)
 	return CALL(setlk, &in, &out);
 }
 
-static int stat_root(void)
+int stat_root(void)
 {
 	struct inode *dir = root();
 	struct getattr_in in = { dir, NULL };
@@ -353,7 +336,7 @@ static void groups(void *arg)
 	(void)arg;
 	request_init(&rq, client, 0);
 	rq.load_groups = load_groups;
-	assert_int_equal(access_on(&rq, top, &in, &out), 0);
+	assert_int_equal(access_on(&rq, client->top, &in, &out), 0);
 	assert_int_equal(atomic_load(&disk->groups), 3);
 	request_finish(&rq);
 	inode_unref(dir);
@@ -443,266 +426,6 @@ static void a_call_in_progress_is_not_run_again(void **test)
 {
 	(void)test;
 	both(resend);
-}
-
-/* ---- restarts of the brick ---- */
-
-static atomic_uint lost_locks;
-
-static void witness_notify(struct xlator *x, struct xlator *from, const struct event *e)
-{
-	(void)x;
-	(void)from;
-	atomic_fetch_add(&lost_locks, e->kind == EVENT_LOCK_LOST && e->lock.owner == 42);
-}
-
-static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };
-static struct xlator witness = { .type = &witness_type, .name = "witness" }, *witnesses[] = { &witness };
-static struct file *locked_file;
-
-static void take_lock(void *arg)
-{
-	(void)arg;
-	locked_file = create("locked");
-	assert_int_equal(lock(locked_file, 42, F_WRLCK, false), 0);
-}
-
-static void ask_without_lock(void *arg)
-{
-	(void)arg;
-	assert_int_equal(write_file(locked_file, 0, "x", 1, 0), 1);
-	assert_int_equal(atomic_load(&lost_locks), 1);
-	release(locked_file);
-	assert_int_equal(remove_file("locked"), 0);
-}
-
-/* Who holds it decides by it what he still sends. */
-static void a_lock_is_told_to_be_lost_before_requests_go_on(void **test)
-{
-	struct xlator **own;
-
-	(void)test;
-	start_server("");
-	start_client("");
-	own = top->parent;
-	top->parent = witnesses;
-	top->parents = 1;
-	task_call(take_lock, NULL);
-	stop(&server);
-	memset(disk->held, 0, sizeof(disk->held));
-	disk->held[0] = (struct lock){ .type = F_WRLCK, .owner = 43 };
-	start_server("");
-	task_call(ask_without_lock, NULL);
-	memset(disk->held, 0, sizeof(disk->held));
-	top->parent = own;
-	top->parents = 0;
-	stop(&client);
-	stop(&server);
-}
-
-static struct file *kept_file, *gone_file;
-
-static void before_restart(void *arg)
-{
-	(void)arg;
-	kept_file = create("kept");
-	gone_file = create("gone");
-	assert_int_equal(write_file(kept_file, 0, "abc", 3, 0), 3);
-	assert_int_equal(lock(kept_file, 42, F_WRLCK, false), 0);
-}
-
-static void after_restart(void *arg)
-{
-	struct read_in in = { kept_file, 0, 100 };
-	struct read_out out = { 0 };
-
-	(void)arg;
-	assert_int_equal(CALL(read, &in, &out), 0);
-	assert_memory_equal(out.data->data, "abc", 3);
-	fop_out_clear(FOP_read, &out);
-	assert_int_equal(write_file(kept_file, 3, "def", 3, 0), 3);
-	assert_int_equal(write_file(gone_file, 0, "x", 1, 0), -ESTALE);
-	assert_int_equal(atomic_load(&disk->reclaims), 1);
-	assert_int_equal(lock(kept_file, 42, F_UNLCK, false), 0);
-	release(kept_file);
-	release(gone_file);
-	assert_int_equal(remove_file("kept"), 0);
-}
-
-static void files_and_locks_survive_a_restart_of_the_brick(void **test)
-{
-	(void)test;
-	start_server("");
-	start_client("");
-	task_call(before_restart, NULL);
-	stop(&server);
-	for (int i = 0; i < LEAF_OBJECTS; i++) /* somebody removed one of them meanwhile */
-		if (!strcmp(disk->object[i].name, "gone")) {
-			free(disk->object[i].data);
-			memset(&disk->object[i], 0, sizeof(disk->object[i]));
-		}
-	memset(disk->held, 0, sizeof(disk->held));
-	start_server("");
-	task_call(after_restart, NULL);
-	stop(&client);
-	stop(&server);
-}
-
-/* One inode, open twice; the lock is held through the first. */
-static void before_locked_restart(void *arg)
-{
-	(void)arg;
-	kept_file = create("kept");
-	gone_file = open_again(kept_file);
-	assert_int_equal(lock(kept_file, 42, F_WRLCK, false), 0);
-	atomic_store(&disk->reclaims, 0);
-}
-
-static void release_kept(void *arg)
-{
-	(void)arg;
-	release(kept_file);
-}
-
-static void after_locked_restart(void *arg)
-{
-	(void)arg;
-	assert_int_equal(write_file(gone_file, 0, "abc", 3, 0), 3);
-	assert_int_equal(atomic_load(&disk->reclaims), 1);
-	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), -EAGAIN);
-	release(kept_file);
-	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), 0);
-	release(gone_file);
-	assert_int_equal(remove_file("kept"), 0);
-}
-
-static struct aside releasing;
-
-static void release_beside(void *arg)
-{
-	(void)arg;
-	releasing = (struct aside){ .fn = release_kept };
-	start_aside(&releasing);
-	UNTIL(counter(client, "waiting ") == 1); /* for the brick: what it had locked is not taken again any more */
-}
-
-static void after_release(void *arg)
-{
-	(void)arg;
-	UNTIL(releasing.done);
-	assert_int_equal(atomic_load(&disk->reclaims), 0);
-	assert_int_equal(lock(gone_file, 43, F_WRLCK, false), 0);
-	release(gone_file);
-	assert_int_equal(remove_file("kept"), 0);
-}
-
-static void restart_locked(bool closed_meanwhile)
-{
-	start_server("");
-	start_client("");
-	task_call(before_locked_restart, NULL);
-	stop(&server);
-	memset(disk->held, 0, sizeof(disk->held));
-	if (closed_meanwhile)
-		task_call(release_beside, NULL);
-	start_server("");
-	task_call(closed_meanwhile ? after_release : after_locked_restart, NULL);
-	stop(&client);
-	stop(&server);
-}
-
-/* Also after a restart: it was taken again through that file, and not through another one which stays open. */
-static void a_lock_goes_with_the_file_that_it_was_taken_through(void **test)
-{
-	(void)test;
-	restart_locked(false);
-	restart_locked(true);
-}
-
-static void append_held(void *arg)
-{
-	assert_int_equal(write_file(arg, 0, "x", 1, WRITE_APPEND), -EIO);
-}
-
-static struct aside unsure = { .fn = append_held };
-
-static void begin_append(void *arg)
-{
-	struct file *file = create("unsure");
-	unsigned before = atomic_load(&disk->writes);
-
-	(void)arg;
-	unsure.arg = file;
-	atomic_store(&disk->hold, true);
-	start_aside(&unsure);
-	UNTIL(atomic_load(&disk->writes) == before + 1);
-}
-
-static void end_append(void *arg)
-{
-	(void)arg;
-	UNTIL(atomic_load(&unsure.done));
-	release(unsure.arg);
-	assert_int_equal(remove_file("unsure"), 0);
-}
-
-static bool listens(void)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_port = htons((uint16_t)port),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	bool yes = fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof(at));
-
-	close(fd);
-	return yes;
-}
-
-/* The server stops, and waits for the write; nobody can ask it anew for the answer, which does not get through. */
-static void *let_go(void *arg)
-{
-	bool stops = EVENTUALLY(!listens());
-
-	command(client, "drop-connections");
-	atomic_store(&disk->hold, false);
-	assert_true(stops);
-	return arg;
-}
-
-static void an_append_over_a_restart_is_an_error(void **test)
-{
-	pthread_t thread;
-
-	(void)test;
-	start_server("");
-	start_client("");
-	task_call(begin_append, NULL);
-	pthread_create(&thread, NULL, let_go, NULL);
-	restart_server();
-	pthread_join(thread, NULL);
-	task_call(end_append, NULL);
-	stop(&client);
-	stop(&server);
-}
-
-static void refused_soon(void *arg)
-{
-	uint64_t begun = clock_ns();
-
-	(void)arg;
-	assert_int_equal(stat_root(), -ENOTCONN);
-	assert_in_range(clock_ns() - begun, 150000000, 25000000000); /* less than without the option */
-	;
-}
-
-static void requests_wait_for_the_brick_up_to_max_wait(void **test)
-{
-	(void)test;
-	start_server("");
-	start_client(" option max-wait 200ms\n");
-	stop(&server);
-	task_call(refused_soon, NULL);
-	stop(&client);
 }
 
 /* ---- waiting locks ---- */

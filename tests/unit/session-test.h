@@ -17,11 +17,20 @@ unsigned long counter(struct graph *, const char *key);
 void both(void (*body)(void *));
 
 /* From a task. */
+#define CALL(op, in_pointer, out_pointer)                                                                                      \
+	({                                                                                                                     \
+		struct request rq_;                                                                                            \
+		request_init(&rq_, client, 0);                                                                                 \
+		int err_ = op##_on(&rq_, client->top, in_pointer, out_pointer);                                                \
+		request_finish(&rq_);                                                                                          \
+		err_;                                                                                                          \
+	})
 struct file *create(const char *name);
 void release(struct file *);
 int write_file(struct file *, uint64_t offset, const char *bytes, size_t size, uint32_t flags);
 int remove_file(const char *name);
 struct file *open_again(struct file *);
+int stat_root(void);
 int lock(struct file *, uint64_t owner, uint32_t type, bool wait);
 void command(struct graph *, const char *what);
 /* Clients that start meanwhile dial there; 0: the server itself. */
@@ -52,6 +61,12 @@ void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **);
 /* session-test-held.c */
 void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
 void what_is_held_back_is_done_when_the_server_stops(void **);
+/* session-test-restart.c */
+void files_and_locks_survive_a_restart_of_the_brick(void **);
+void a_lock_is_told_to_be_lost_before_requests_go_on(void **);
+void a_lock_goes_with_the_file_that_it_was_taken_through(void **);
+void an_append_over_a_restart_is_an_error(void **);
+void requests_wait_for_the_brick_up_to_max_wait(void **);
 /* session-test-moved.c */
 void a_graph_that_begins_is_told_that_a_brick_is_down(void **);
 void a_brick_that_goes_while_it_is_told_to_be_up_is_told_to_be_down(void **);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/replica: what clients of a tenant can bring about for others, and how much of a member they may have (T9 and T10 in doc/tenants.md). */
+#include "member-test.h"
+
+#include <fcntl.h>
+
+static struct client acme = { .identity = "stratus:tenant/acme" }, acmes = { .identity = "stratus:tenant/acme/admin" },
+		     globex = { .identity = "stratus:tenant/globex" };
+static const uint8_t acme_id[16] = { 3 }, acmes_id[16] = { 4 }, globex_id[16] = { 5 }, more_id[16] = { 6 };
+
+static int say_number(struct client *who, enum replica_verb verb, uint64_t number)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, number);
+	return say(who, verb, &p);
+}
+
+static int suspect(struct client *who, uint32_t members)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u32(&p, members);
+	pack_u32(&p, EIO);
+	return say(who, REPLICA_SUSPECT, &p);
+}
+
+static int acquire(struct client *who, const struct gfid *g)
+{
+	struct pack p = { 0 };
+
+	pack_u64(&p, view.epoch);
+	pack_u64(&p, ++sequence);
+	pack_gfid(&p, g);
+	return say(who, REPLICA_ACQUIRE, &p);
+}
+
+/* After a start nothing is granted for a moment. */
+static int acquire_first(struct client *who, const struct gfid *g)
+{
+	int err = -ERECOVERING;
+
+	for (int i = 0; i < 10 && err == -ERECOVERING; i++)
+		err = acquire(who, g);
+	return err;
+}
+
+/* A change of the root's attributes. */
+static int touch_root(struct client *who, uint64_t number)
+{
+	cleanup_inode struct inode *inode = root();
+	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = number, .time = 1000000000 };
+	struct setattr_in in = { .inode = inode, .set = { .valid = SET_MODE, .mode = 0755 } };
+	struct setattr_out out = { 0 };
+
+	return call(who, &stamp, NULL, FOP_setattr, &in, &out);
+}
+
+static int view_with_tenants(void)
+{
+	int err = change_view(NULL);
+
+	err = err ? err : attach(&acme, acme_id);
+	return err ? err : attach(&globex, globex_id);
+}
+
+static void suspects_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	other_members = 2;
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(suspect(&acme, 4), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.suspects, 0);
+	CHECK_INT(r.doubted, 4);
+	CHECK_INT(suspect(&acme, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.doubted, 0); /* it has just been heard */
+	CHECK_INT(suspect(&globex, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.doubted, 2);
+	CHECK_INT(r.suspects, 0);
+	CHECK_INT(suspect(&client, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.suspects, 2);
+	other_members = 0;
+}
+
+static void a_tenant_has_members_asked_and_no_more(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, suspects_);
+}
+
+static void left_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(touch_root(&acme, 1), 0);
+	CHECK_INT(say_number(&acme, REPLICA_FAILED, 1), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.orphans, 0);
+	CHECK_INT(r.tenants_left, 1);
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(touch_root(&acme, 2), 0);
+	CHECK_INT(say_number(&acme, REPLICA_FAILED, 2), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.tenants_left, 0); /* not so soon again */
+	CHECK_INT(touch_root(&globex, 1), -ERECOVERING);
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(touch_root(&client, 1), 0);
+	CHECK_INT(say_number(&client, REPLICA_FAILED, 1), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.orphans, 1);
+	CHECK_INT(r.tenants_left, 0);
+}
+
+static void what_a_tenant_leaves_makes_few_views(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, left_);
+}
+
+static int too_full(struct request *rq, struct xlator *x, const struct fallocate_in *in, struct fallocate_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+static int too_full_to_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+/* What has no room at this member is told: others that did the same, and have room, show that it is this one's disk. But a liar may ask each member for another length, and the notes are alike. */
+static void full_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	struct create_in in = { .flags = O_RDWR, .mode = 0644 };
+	struct replica_stamp stamp = { .sequence = 1, .time = 1000000000 };
+	cleanup_inode struct inode *parent = root();
+	static struct xlator_type full;
+	struct fallocate_in allocate = { .length = 1ull << 40 };
+	struct fallocate_out allocated = { 0 };
+	cleanup_buffer struct buffer *data = NULL;
+	struct write_in write = { .data = NULL };
+	struct write_out written = { 0 };
+	struct create_out made = { 0 };
+	struct lease_reply r;
+
+	(void)arg;
+	full = *leaf->type;
+	full.fallocate = too_full;
+	full.write = too_full_to_write;
+	leaf->type = &full;
+	CHECK_INT(view_with_tenants(), 0);
+	in.loc = (struct loc){ .parent = parent, .name = "f" };
+	gfid_create(&in.gfid);
+	stamp.epoch = view.epoch;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_create, &in, &made), 0);
+	allocate.file = made.file;
+	stamp.sequence = 2;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_fallocate, &allocate, &allocated), -ENOSPC);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.failures, 0);
+	data = buffer_from("data", 4);
+	write.file = made.file;
+	write.data = data;
+	stamp.sequence = 3;
+	CHECK_INT(call(&acme, &stamp, NULL, FOP_write, &write, &written), -ENOSPC);
+	fop_out_clear(FOP_create, &made);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.failures, 1);
+}
+
+static void no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, full_);
+}
+
+static void bounds_(void *arg)
+{
+	struct gfid g;
+
+	(void)arg;
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(attach(&globex, acme_id), -EACCES);
+	CHECK_INT(attach(&client, acme_id), -EACCES);
+	CHECK_INT(attach(&acmes, acmes_id), 0);
+	CHECK_INT(attach(&acmes, (const uint8_t[16]){ 7 }), 0);
+	CHECK_INT(attach(&acme, (const uint8_t[16]){ 8 }), 0);
+	CHECK_INT(attach(&acmes, more_id), -EMFILE); /* four of all its clients */
+	CHECK_INT(attach(&globex, more_id), 0);
+	for (int i = 0; i < 16; i++) {
+		gfid_create(&g);
+		CHECK_INT(acquire_first(i & 1 ? &acme : &acmes, &g), 0);
+	}
+	gfid_create(&g);
+	CHECK_INT(acquire(&acme, &g), -ENOLCK);
+	CHECK_INT(acquire(&globex, &g), 0);
+	for (uint64_t i = 1; i <= 16; i++)
+		CHECK_INT(touch_root(&acme, i), 0);
+	CHECK_INT(touch_root(&acme, 17), -ERECOVERING);
+	CHECK_INT(touch_root(&globex, 1), 0);
+	CHECK_INT(say_number(&acme, REPLICA_SETTLE, 1), 0);
+	CHECK_INT(touch_root(&acme, 17), 0);
+}
+
+static void one_tenants_sessions_tokens_and_changes_are_bounded(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, bounds_);
+}
+
+static void moves_(void *arg)
+{
+	(void)arg;
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(acquire_first(&acme, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&globex, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&client, &gfid_rename_token), 0);
+	CHECK_INT(acquire(&stranger, &gfid_rename_token), -ERECOVERING);
+}
+
+static void tenants_do_not_wait_for_each_others_renames(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, moves_);
+}
+
+const struct CMUnitTest tenants[] = {
+	cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
+	cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
+	cmocka_unit_test(no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk),
+	cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),
+	cmocka_unit_test(tenants_do_not_wait_for_each_others_renames),
+};
+const unsigned tenants_count = sizeof(tenants) / sizeof(tenants[0]);
