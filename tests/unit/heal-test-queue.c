@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TASKS_MAX = 3, RETRIES = 20 };
+enum { TASKS_MAX = 3, RETRIES = 20, AT_ONCE = 50 };
 
 unsigned faults;
 
@@ -198,6 +198,8 @@ static void heal_some(void *arg)
 			queue.retries++;
 			if (queue.retries > RETRIES * (queue.count + 100))
 				FAIL("healing %s at %d again and again: %s", gfid_text(&q.gfid, text), to, strerror(-err));
+			task_sleep_ms(queue.retries /
+				      AT_ONCE); /* what it waits for may be another task's, whose disk is slow */
 		} else if (err && err != -ENOENT) {
 			FAIL("healing %s at %d: %s", gfid_text(&q.gfid, text), to, strerror(-err));
 		} else if (queue.walk) {
