@@ -71,6 +71,7 @@ gone "$(cat ours)" || fail "a process of a test goes on"
 ! gone "$(cat other)" || fail "a test has ended a process that was not its own"
 kill "$(cat other)"
 ! grep -rnE --include='*.sh' 'PIDS\[[^]]*\]=' "$TOP/tests" | grep -v 'lib.sh:.*PIDS\[$1\]=$2' || fail "a script does not use note()"
+! grep -nE '^[[:space:]]*(note|birth_of|still|kill|gone|end_processes)\(\)' "$TOP"/tests/*/*.sh | grep -v "^$LIB:" || fail "a script has a function of its own by the name of one that ends processes"
 
 # ---- what can't run, where it must ----
 write_test skips <<'END'

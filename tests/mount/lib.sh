@@ -28,11 +28,11 @@ AT_EXIT=             # a function that is called first when the test ends; what 
 # note PID WHAT: it is ours, and is to end with the test, be it a child or one that went to the background. When it has ended by itself (bash asks for its children's status at once) its number
 # is the next test's to have: so from now on kill() and gone() look at when it was started, too. Who has seen it end says `unset "PIDS[PID]"`.
 note() {
-	started "$1"
+	birth_of "$1"
 	PIDS[$1]=$2 BORN[$1]=${STARTED:-before}
 }
 # Sets $STARTED: in ticks since the machine was started (proc(5): the 22nd of its stat, of which the second may have blanks); nothing if there is no such process.
-started() {
+birth_of() {
 	local text=
 	{ IFS= read -r -d '' text <"/proc/$1/stat"; } 2>/dev/null || :
 	read -r -d '' -a text <<<"${text##*)}" || :
@@ -41,7 +41,7 @@ started() {
 # still PID: nobody else has the number of one that was noted.
 still() {
 	[ -n "${PIDS[$1]+noted}" ] || return 0
-	started "$1"
+	birth_of "$1"
 	[ "${BORN[$1]}" = "$STARTED" ]
 }
 # The shell's, but for processes that were noted and whose numbers others have: to it they are not there.
