@@ -194,6 +194,14 @@ static bool make_wide(const char *dir)
 	return done;
 }
 
+/* While a name of it is led elsewhere, or what was begun is ended by a sweep, a file has a link more ("What is seen" in doc/distribution.md). */
+static bool comes_to_links(const char *name, unsigned count)
+{
+	for (int i = 0; i < tries_of(1) && links(name) != count; i++)
+		task_sleep_ms(1);
+	return links(name) == count;
+}
+
 /* ---- properties ---- */
 
 WIDENS(a_large_directory_gets_more_subvolumes)
@@ -212,7 +220,7 @@ WIDENS(a_large_directory_gets_more_subvolumes)
 	CHECK(becomes_wide("d", 2));
 	CHECK_INT(missing("d", "f", NAMES), 0);
 	CHECK_INT(listed("d"), NAMES + 2);
-	CHECK_INT(links("d/f1"), 2);
+	CHECK(comes_to_links("d/f1", 2)); /* for a moment it is one more: it goes on growing */
 	CHECK(same_file("d/f1", "d/link"));
 	CHECK(reads("d/below/in", "in"));
 	CHECK_INT(tree_getattr(&tree, "d", &a), 0);
@@ -239,7 +247,7 @@ WIDENS(a_large_directory_gets_more_subvolumes)
 	CHECK_INT(census().anchors, 0);
 }
 
-/* Of the newest layout of the directory. */
+/* Of the newest layout of the directory, or of what it is to become: it may be growing on by now. */
 static bool shares_are_equal(const char *path)
 {
 	struct layout l, newest = { .version = 0 };
@@ -253,7 +261,7 @@ static bool shares_are_equal(const char *path)
 			newest = l;
 	yes = newest.count > 1;
 	for (unsigned i = 1; i < newest.count; i++)
-		yes &= newest.member[i].weight == newest.member[0].weight;
+		yes &= newest.member[i].next == newest.member[0].next;
 	return yes;
 }
 
@@ -352,14 +360,6 @@ static struct {
 	atomic_int running, wrong, removed;
 	atomic_bool stop;
 } load;
-
-/* While a name of it is led elsewhere, or what was begun is ended by a sweep, a file has a link more ("What is seen" in doc/distribution.md). */
-static bool comes_to_links(const char *name, unsigned count)
-{
-	for (int i = 0; i < tries_of(1) && links(name) != count; i++)
-		task_sleep_ms(1);
-	return links(name) == count;
-}
 
 /* One name, which nobody else uses: each answer is known. */
 static void use_name(const char *name, const char *spare, int round)
