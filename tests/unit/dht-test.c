@@ -534,6 +534,14 @@ static void look_around(void *arg)
 	looker.stopped = true;
 }
 
+static void until_it_has_looked(int times)
+{
+	int enough = looker.done + times;
+
+	for (int i = 0; i < 20000 && looker.done < enough; i++)
+		task_sleep_ms(1);
+}
+
 static void follows_(void *arg)
 {
 	struct blob value = { 0 };
@@ -552,7 +560,7 @@ static void follows_(void *arg)
 		task_sleep_ms(20);
 		CHECK_INT(put_layout(i, &three_of_four), 0);
 	}
-	task_sleep_ms(20);
+	until_it_has_looked(11); /* not before: where some have it, and others do not, it may wait */
 	looker.stop = true;
 	while (!looker.stopped)
 		task_sleep_ms(1);

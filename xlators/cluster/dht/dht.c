@@ -147,13 +147,11 @@ int note_place(struct dht *d, struct inode *inode, int child, bool away)
 	known = err == -EEXIST ? place_known(d, inode) : child;
 	if (known == child || known < 0)
 		return err == -EEXIST ? note_way(d, inode, child, away) : err;
-	if (S_ISDIR(inode->type) && directory_moved(d, inode, known, child))
-		return note_way(d, inode, child, away);
-	now = S_ISDIR(inode->type) ? -EEXIST : place_now(d, inode, known, child);
-	if (now == child) {
+	now = S_ISDIR(inode->type) ? directory_now(d, inode, known, child) : place_now(d, inode, known, child);
+	if (now == child && !S_ISDIR(inode->type))
 		place_moved(d, inode, child);
+	if (now == child)
 		return note_way(d, inode, child, away);
-	}
 	if (now >= 0)
 		return 0;
 	log_error(d->x, NULL, "object %s is at %s and at %s: somebody has copied what belongs to bricks; remove one by hand",

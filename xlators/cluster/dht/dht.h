@@ -225,8 +225,9 @@ int layout_learn(const struct request *, struct dht *, struct learning *);
 bool learning_has_learnt(struct dht *, const struct learning *);
 /* Another layout of the directory than is known, if there is one. */
 int learn_newer(const struct request *, struct dht *, struct inode *dir);
-/* The directory was known to be at one of these subvolumes, and its name leads to the other now, where it has a shard, too. */
-bool directory_moved(struct dht *, struct inode *dir, int known, int child);
+/* The directory was known to be at one of these subvolumes, and has been found at the other: `child` if it has a shard there by its newest layout; else `known`, if it has one there:
+ * then it was asked for at the other before it left. -EEXIST: it has no layout that says so. */
+int directory_now(struct dht *, struct inode *dir, int known, int child);
 /* The same of one that nobody has looked up by its name: it has a shard there. */
 int learn_there(struct request *, struct dht *, struct inode *dir, int child);
 /* A brick says that the directory has shards. */

@@ -491,21 +491,21 @@ int learn_there(struct request *rq, struct dht *d, struct inode *dir, int child)
 	return err || is_spread(d, dir) ? err : learn_from(rq, d, dir, child);
 }
 
-bool directory_moved(struct dht *d, struct inode *dir, int known, int child)
+int directory_now(struct dht *d, struct inode *dir, int known, int child)
 {
 	const struct spread *s = spread_in(d, dir);
 	struct told t = { .any = false };
 	struct request rq;
-	bool yes;
 
 	request_init(&rq, d->x->graph, 0);
 	if (!s && !ask(&rq, d, dir, 1ull << known | 1ull << child, 0, &t) && t.any && !take_newer(d, dir, &t.newest))
 		s = spread_in(d, dir);
 	request_finish(&rq);
-	yes = s && s->members >> child & 1;
-	if (yes)
+	if (!s)
+		return -EEXIST;
+	if (s->members >> child & 1)
 		atomic_store(&shards_of(d, dir)->home, child);
-	return yes;
+	return s->members >> child & 1 ? child : s->members >> known & 1 ? known : -EEXIST;
 }
 
 int learn_wide(const struct request *rq, struct dht *d, struct inode *dir)
