@@ -543,7 +543,7 @@ PROPERTY(those_of_a_volume_whose_first_has_left)
 {
 	enum { FEW = 5 };
 
-	cut_anywhere(false, FEW);
+	cut_anywhere(false, FEW * SLOW * SLOW);
 }
 
 static void a_rename_of_one_who_died_is_ended_where_the_first_has_left(void **state)

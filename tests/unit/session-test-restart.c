@@ -59,10 +59,10 @@ void a_lock_is_told_to_be_lost_before_requests_go_on(void **test)
 	(void)test;
 	start_server("");
 	start_client("");
+	task_call(take_lock, NULL); /* so all have been told that it is up, and nobody looks who is above */
 	own = client->top->parent;
 	client->top->parent = witnesses;
 	client->top->parents = 1;
-	task_call(take_lock, NULL);
 	stop(&server);
 	memset(disk->held, 0, sizeof(disk->held));
 	disk->held[0] = (struct lock){ .type = F_WRLCK, .owner = 43 };

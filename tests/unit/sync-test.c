@@ -168,8 +168,8 @@ static void part(void *arg, unsigned i, struct request *rq)
 	p->most = p->at_once > p->most ? p->at_once : p->most;
 	if (p->endless)
 		p->cancelled += task_wait(NO_DEADLINE) == -ECANCELED;
-	else
-		task_sleep_ms(1);
+	for (int tries = 0; !p->endless && tries < 10000 && (!tries || p->begun < BRANCHES); tries++)
+		task_sleep_ms(1); /* until all are at it, or not: if they go one after the other */
 	p->at_once--;
 	p->ended++;
 }
