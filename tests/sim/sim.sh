@@ -4,7 +4,7 @@
 # "One after the other": 600 seeds of three members and two more that once failed, and 400 of sets as seeds have them; each 10,000 with LONG=1.
 # Several subvolumes, half of them growing: 1,200 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # One of them leaving: 150 seeds, and 50 with faults at any time; with LONG=1 10,000 and 2,000, and 3,000 with power cuts, of which some don't end.
-# limit: 4800 s, 36000 s with LONG=1
+# limit: 5400 s, 36000 s with LONG=1
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
