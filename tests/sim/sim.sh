@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
-# "One after the other": 600 seeds of three members and two more that once failed, and 400 of sets as seeds have them; each 10,000 with LONG=1.
-# Several subvolumes, half of them growing: 1,200 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# "One after the other": 300 seeds of three members and two more that once failed, and 200 of sets as seeds have them; each 10,000 with LONG=1.
+# Several subvolumes, half of them growing: 1,000 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # One of them leaving: 150 seeds, and 50 with faults at any time; with LONG=1 10,000 and 2,000, and 3,000 with power cuts, of which some don't end.
 # limit: 5400 s, 36000 s with LONG=1
 set -eu
@@ -10,7 +10,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000; else seeds=1-2000 real=1-200 spread=1-1200 spread_real=1-60 limited=1-200 leaves=1-150 leaves_wild=1-50 three=1-600 turns=1-400; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000; else seeds=1-2000 real=1-200 spread=1-1000 spread_real=1-60 limited=1-200 leaves=1-150 leaves_wild=1-50 three=1-300 turns=1-200; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 

@@ -6,9 +6,9 @@
 
 enum { WIDE = 12, FEW = 4 };
 #ifdef __SANITIZE_THREAD__ /* which is slow, and not there for this */
-enum { PAUSES = 8 * FEW };
+enum { EACH = FEW, PAUSES = 8 * FEW };
 #else
-enum { PAUSES = 2 * FEW };
+enum { EACH = 1, PAUSES = 2 * FEW };
 #endif
 
 /* The second has connections of its own, as one that was started anew. Who makes directories wide does not know yet that one leaves. */
@@ -262,7 +262,7 @@ static void whoever_dies_is_gone_on_for(void **state)
 {
 	(void)state;
 	leaver = 3;
-	after_each_change(HANDLES SECOND("3"), LEAVING("3"), 1);
+	after_each_change(HANDLES SECOND("3"), LEAVING("3"), EACH);
 }
 
 static void also_where_the_home_of_the_root_leaves(void **state)
