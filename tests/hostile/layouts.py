@@ -109,6 +109,19 @@ def gfids(victim, thief, foreign):
     return own
 
 
+def nameless(thief):
+    """Requests that take a name, without one, or without the directory."""
+    gfid, empty, nowhere = os.urandom(16), loc(thief.root, b""), loc(b"", b"x")
+    for place in list(places((gfid,))) + [None]:
+        for who in (place_head(place) if place else head()), (place_head(place, uid=7) if place else head(uid=7)):
+            for bad in empty, nowhere:
+                for fop, arguments in (
+                        (UNLINK, bad), (RMDIR, bad), (MKDIR, bad + gfid + words(0o755, 0)), (LINK, opaque(thief.root) + bad),
+                        (RENAME, bad + loc(thief.root, b"to") + words(0)), (RENAME, loc(thief.root, b"expected") + bad + words(0))):
+                    if thief.call(fop, arguments, who)[0] == 0:
+                        wrong(f"fop {fop} is done without a name")
+
+
 def locations(thief, own):
     for handle, path in (own, b"/expected"), (thief.root, b"/"):
         status, value = get(thief, handle, b"system.stratus.location")
@@ -219,6 +232,7 @@ for number in range(BRICKS):
         wrong("a tenant's root has another gfid than all roots")
     handles(victim, thief, foreign)
     own = gfids(victim, thief, foreign)
+    nameless(thief)
     locations(thief, own)
     nonsense(thief, own)
     pointers(thief, foreign)

@@ -14,8 +14,8 @@ need_stack
 RUNS="
 basics        1  1
 unprivileged  1  1
-two-mounts    1  1  MOUNTS_ROUNDS=100
-fsx           1  1  FSX_OPS=3000
+two-mounts    1  1  MOUNTS_ROUNDS=50
+fsx           1  1  FSX_OPS=2000
 pjdfstest     1  1  rename link unlink open truncate ftruncate symlink mkdir chmod posix_fallocate
 programs      1  1  git sqlite sqlite_wal rsync build fio two_mounts
 switch-under-load 1 1

@@ -17,11 +17,11 @@ RUNS="
 + basics      3  1
 + basics      2  0
 + basics      3a 0
-+ two-mounts  3  0
++ two-mounts  3  0  MOUNTS_ROUNDS=100
 + two-mounts  3  1  MOUNTS_ROUNDS=50
 + two-mounts  2  0  MOUNTS_ROUNDS=50
 + two-mounts  3a 0  MOUNTS_ROUNDS=50
-+ fsx         3  0  FSX_OPS=3000
++ fsx         3  0  FSX_OPS=2000
 + fsx         3  1  FSX_OPS=2000
 + fsx         2  0  FSX_OPS=1000
 + fsx         3a 0  FSX_OPS=1000

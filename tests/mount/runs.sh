@@ -7,6 +7,7 @@
 #
 # MUST_SAY: what the output of a test must have, or it has failed; may be empty.
 
+[ "$LONG" = 1 ] || export FEW_NAMES=1 # of basics.sh, which takes half a minute of processor time else, and is among most of these
 passed=0 failed=0 skipped=0
 FAILED=() MUST_SAY=
 

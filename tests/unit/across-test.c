@@ -681,6 +681,99 @@ static void what_tells_of_one_that_has_left_is_undone_if_no_step_was_taken(void 
 	assert_true(departed.undone && departed.opened);
 }
 
+/* ---- a subvolume leaves only now ---- */
+
+/* What waits there for names. */
+static unsigned waits_at(const char *brick)
+{
+	unsigned n = 0;
+
+	at(brick);
+	for (unsigned k = 0; k < 16; k++) {
+		struct dirents list = { 0 };
+		struct file *dir = NULL;
+		char work[64];
+
+		snprintf(work, sizeof(work), DHT_HIDDEN "/work/%x", k);
+		if (tree_opendir(&tree, work, &dir))
+			continue;
+		if (!tree_readdir(&tree, dir, &list))
+			for (uint32_t i = 0; i < list.count; i++)
+				n += list.entry[i].name[0] == 'w';
+		fop_out_clear(FOP_readdir, &list);
+		tree_release(&tree, dir);
+	}
+	at("dht");
+	return n;
+}
+
+static bool comes_to_wait(const char *brick, unsigned count)
+{
+	for (int i = 0; i < tries_of(10) && waits_at(brick) != count; i++)
+		task_sleep_ms(10);
+	return waits_at(brick) == count;
+}
+
+/* "after" has looked for what is to be ended everywhere, after this was called: what was made at m2 meanwhile, which is of nobody, has gone. */
+static void swept(const char *what)
+{
+	for (int i = 0; i < 2; i++) {
+		link_at("m2", what, left_over);
+		CHECK(comes_to_wait("m2", 0));
+	}
+}
+
+static void say_leaver(const char *brick, int leaver)
+{
+	uint8_t bytes[LEAVES_SIZE];
+
+	leaves_encode((uint32_t)leaver, bytes);
+	at(brick);
+	CHECK_INT(leaver < 0 ? tree_removexattr(&tree, "", DHT_LEAVES_XATTR)
+			     : tree_setxattr(&tree, "", DHT_LEAVES_XATTR, bytes, sizeof(bytes), 0),
+		  0);
+	at("dht");
+}
+
+static void first_leaves_now(void *arg)
+{
+	const char *a = name_at(0, "a"), *b = name_at(1, "b"), *c = name_at(2, "c"), *y = name_at(1, "y");
+	unsigned waiting;
+
+	(void)arg;
+	make_work(y, c);
+	CHECK_INT(put(c, "at another one"), 0);
+	CHECK_INT(put(y, "text"), 0);
+	CHECK_INT(tree_rename(&tree, y, a, 0),
+		  0); /* so what waits is no pointer to the first, which "after" would leave alone for that */
+	CHECK_INT(put(b, "what it replaces"), 0);
+	cut_after(departed.messages, false);
+	tree_rename(&tree, a, b, 0);
+	departed.opened = cut_end() < departed.messages; /* all is done */
+	waiting = waits_at("m1");
+	departed.undone |= waiting > 0;
+	say_leaver("m1", 0);
+	all_but_the_first_have_all_names();
+	swept(c);
+	CHECK_INT(waits_at("m1"), waiting);
+	say_leaver("m1", -1);
+	CHECK(comes_to_wait("m1", 0));
+}
+
+/* By a client whose graph lacks it, and layouts do not have it any more: what waits for an intent that it can't look for is left alone as long as it leaves. */
+static void what_waits_for_one_that_leaves_is_not_ended_by_who_lacks_it(void **state)
+{
+	enum { MOST = 60, EACH = 4 };
+
+	(void)state;
+	departed.undone = departed.opened = false;
+	more_volumes = AFTER;
+	for (departed.messages = 1; departed.messages < MOST && !departed.opened; departed.messages += EACH)
+		run(first_leaves_now, "option sweep-interval 1h", "1M");
+	more_volumes = "";
+	assert_true(departed.undone && departed.opened);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -703,6 +796,7 @@ int main(void)
 		cmocka_unit_test(both_names_are_judged_as_they_were_at_one_moment),
 		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
 		cmocka_unit_test(what_tells_of_one_that_has_left_is_undone_if_no_step_was_taken),
+		cmocka_unit_test(what_waits_for_one_that_leaves_is_not_ended_by_who_lacks_it),
 	};
 
 	if (getenv("ACROSS_TEST")) /* a pattern of names */

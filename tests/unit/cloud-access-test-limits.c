@@ -193,6 +193,7 @@ static void says_nothing_of_bricks(void *arg)
 	static const char *const ours[] = { DHT_POINTER_XATTR,
 					    DHT_LAYOUT_XATTR,
 					    DHT_PARENT_XATTR,
+					    DHT_LEAVES_XATTR,
 					    DHT_KEPT_XATTR,
 					    DHT_INTENT_XATTR,
 					    DHT_MARKS_XATTR,

@@ -226,7 +226,8 @@ void what_tells_of_all_tenants_is_told_to_none(void **state)
 
 static void nonsense(void *arg)
 {
-	static const char *const ours[] = { DHT_POINTER_XATTR, DHT_KEPT_XATTR, DHT_LAYOUT_XATTR, DHT_PARENT_XATTR };
+	static const char *const ours[] = { DHT_POINTER_XATTR, DHT_KEPT_XATTR, DHT_LAYOUT_XATTR, DHT_PARENT_XATTR,
+					    DHT_LEAVES_XATTR };
 	struct tree *t = arg;
 	char bytes[64] = { 0 }, name[MARK_NAME];
 	uint8_t parent[PARENT_SIZE];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht: whoever empties the subvolume that is to leave may die after any of the changes that he makes: the next one, who knows only what the bricks tell him, comes to the end. */
 #include "dht-tree.h"
+#include "place.h"
 
 #include <time.h>
 
@@ -22,6 +23,8 @@ enum { EACH = 1, PAUSES = 2 * FEW };
 	"volume u0\n type test/handles\n subvolumes c0\nend-volume\nvolume u1\n type test/handles\n subvolumes c1\nend-volume\n" \
 	"volume u2\n type test/handles\n subvolumes c2\nend-volume\nvolume u3\n type test/handles\n subvolumes c3\nend-volume\n" \
 	"volume user\n type cluster/dht\n option lean 0\n" LEAVING("3") " subvolumes u0 u1 u2 u3\nend-volume\n"
+#define UNDOER                                                                                                                 \
+	"volume undoer\n type cluster/dht\n option lean 0\n option sweep-interval 10ms\n subvolumes u0 u1 u2 u3\nend-volume\n"
 #define WIDENER "volume widener\n type cluster/dht\n option lean 0\n option initial 4\n subvolumes c0 c1 c2 c3\nend-volume\n"
 
 static char told[4096];
@@ -148,9 +151,50 @@ static bool is_all_there(void)
 	       root_says_one() && is_wide_there();
 }
 
-static bool is_whole(void)
+static bool is_whole(const char *client)
 {
-	return !command("second", "fsck", "repair") && !strstr(told, "finding ") && !strstr(told, "problem ");
+	return !command(client, "fsck", "repair") && !strstr(told, "finding ") && !strstr(told, "problem ");
+}
+
+/* Nor that it leaves: what was said of that is taken back. */
+static bool nobody_is_said_to_leave(void)
+{
+	static const char *const bricks[] = { "m0", "m1", "m2", "m3" };
+	struct blob got = { 0 };
+	bool yes = true;
+
+	for (int i = 0; i < 4; i++) {
+		at(bricks[i]);
+		yes &= tree_getxattr(&tree, "", DHT_LEAVES_XATTR, &got) == -ENODATA;
+		free(got.bytes);
+		got = (struct blob){ 0 };
+	}
+	return yes;
+}
+
+/* As long as its names move, and after that until nothing is left. */
+static bool is_said_to_leave(void)
+{
+	char brick[8];
+	struct blob got = { 0 };
+	struct layout l;
+	bool yes = true;
+
+	for (int i = 0; i < 4; i++) {
+		snprintf(brick, sizeof(brick), "m%d", i);
+		at(brick);
+		free(got.bytes);
+		got = (struct blob){ 0 };
+		if (i == leaver || tree_getxattr(&tree, "", DHT_LAYOUT_XATTR, &got) || layout_decode(got.bytes, got.size, &l) ||
+		    !l.moving)
+			continue;
+		free(got.bytes);
+		got = (struct blob){ 0 };
+		yes &= !tree_getxattr(&tree, "", DHT_LEAVES_XATTR, &got);
+	}
+	free(got.bytes);
+	at("dht");
+	return yes;
 }
 
 /* ---- it dies ---- */
@@ -167,11 +211,13 @@ static void die_and_go_on(void)
 	dies = !is_done("dht", changes);
 	command("dht", "rebalance", "stop");
 	all_die_after(0);
+	CHECK(is_said_to_leave());
 	CHECK_INT(command("second", "rebalance", "start"), 0);
 	CHECK(is_done("second", 0));
 	at("second");
 	CHECK(is_all_there());
-	CHECK(is_whole());
+	CHECK(is_whole("second"));
+	CHECK(nobody_is_said_to_leave());
 }
 
 /* In each directory, so that whoever is to have the name must have the layout of that. */
@@ -222,16 +268,40 @@ static void die_and_pause(void)
 	CHECK_INT(command("second", "rebalance", "start"), 0);
 	CHECK(is_done("second", 0));
 	CHECK(is_all_there());
-	CHECK(is_whole());
+	CHECK(is_whole("second"));
 }
 
-static bool pauses;
+/* It is to leave no more: then all is written that was half written, also of directories that it gave away. */
+static void die_and_cancel(void)
+{
+	name_all();
+	CHECK_INT(fill(), 0);
+	all_die_after(changes);
+	CHECK_INT(command("dht", "rebalance", "start"), 0);
+	dies = !is_done("dht", changes);
+	command("dht", "rebalance", "stop");
+	all_die_after(0);
+	if (!dies) /* it may have left */
+		return;
+	CHECK_INT(command("undoer", "rebalance", "start"), 0);
+	CHECK(is_done("undoer", 0));
+	at("user");
+	CHECK(can_be_made());
+	CHECK(comes_to_be_all_there());
+	CHECK_INT(command("undoer", "fsck", "repair"), 0); /* an empty shard that no layout names may be left */
+	CHECK(is_whole("undoer"));
+	CHECK(nobody_is_said_to_leave());
+}
+
+static bool pauses, cancels;
 
 static void try_one(void *arg)
 {
 	(void)arg;
 	if (pauses)
 		die_and_pause();
+	else if (cancels)
+		die_and_cancel();
 	else
 		die_and_go_on();
 	if (failures)
@@ -245,7 +315,7 @@ static void after_each_change(const char *volumes, const char *options, unsigned
 	const char *wanted = getenv("LEAVE_CUT"), *seed = getenv("SEED"), *lasts = getenv("LONG");
 	unsigned only = wanted ? (unsigned)atoi(wanted) : 0, first = seed ? (unsigned)atoi(seed) : (unsigned)time(NULL);
 
-	step = lasts && !strcmp(lasts, "1") ? 1 : step;
+	step = (lasts && !strcmp(lasts, "1")) || getenv("STRATUS_MUTANT") ? 1 : step; /* a mutant is not to be found by lot */
 	first = only ? only : 1 + first % step + first_moment(step);
 	more_volumes = volumes;
 	dies = true;
@@ -294,6 +364,17 @@ static void nothing_waits_for_one_that_is_paused(void **state)
 	widen_at = 8192;
 }
 
+static void nothing_waits_when_the_removal_was_cancelled(void **state)
+{
+	(void)state;
+	leaver = 3;
+	cancels = has_wide = true;
+	widen_at = 2;
+	after_each_change(HANDLES SECOND("3") USER UNDOER WIDENER, LEAVING("3"), PAUSES);
+	cancels = has_wide = false;
+	widen_at = 8192;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -301,6 +382,7 @@ int main(void)
 		cmocka_unit_test(also_where_the_home_of_the_root_leaves),
 		cmocka_unit_test(also_where_directories_are_wide),
 		cmocka_unit_test(nothing_waits_for_one_that_is_paused),
+		cmocka_unit_test(nothing_waits_when_the_removal_was_cancelled),
 	};
 
 	if (getenv("LEAVE_TEST")) /* a pattern of names */

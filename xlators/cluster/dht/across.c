@@ -478,10 +478,10 @@ static void forgo(struct move *m)
 }
 
 /* Somebody else may have taken it over, or nobody knows what became of it: as the record says. *state: what that was; if there is none any more, for others have ended
- * it, how it ended; 0: nobody knows. */
+ * it, how it ended; 0: nobody knows (-ENOENT), or could be asked. */
 static int end_as_recorded(struct move *m, int *state)
 {
-	int home = m->it.side[0].child, err;
+	int home = m->it.side[0].child, err, told;
 	enum intent_state ended;
 	char name[HIDDEN_NAME];
 	struct intent now;
@@ -489,8 +489,11 @@ static int end_as_recorded(struct move *m, int *state)
 	begin_to_end(m);
 	err = intent_find(m->rq, m->d, home, &m->it.id, &now);
 	*state = err ? 0 : (int)now.state;
-	if (err == -ENOENT && !MUTANT("forget-ended") && !intent_ended(m->rq, m->d, home, &m->it.id, &ended))
-		*state = (int)ended;
+	if (err == -ENOENT && !MUTANT("forget-ended")) {
+		told = intent_ended(m->rq, m->d, home, &m->it.id, &ended);
+		*state = told ? 0 : (int)ended;
+		err = told && told != -ENODATA && told != -EOPNOTSUPP ? told : err;
+	}
 	return err ? err : intent_end(m->rq, m->d, home, intent_name(&now, name));
 }
 
@@ -680,11 +683,11 @@ static int give_up(struct move *m, int err)
 {
 	uint64_t until = clock_ns() + MARKS_NS;
 	bool ended;
-	int state;
+	int state, asked;
 
 	do {
-		end_as_recorded(m, &state);
-		ended = !m->doubtful || is_decided(state) || state == INTENT_UNDONE || !state;
+		asked = end_as_recorded(m, &state);
+		ended = !m->doubtful || is_decided(state) || state == INTENT_UNDONE || (!state && asked == -ENOENT);
 	} while (!ended && clock_ns() < until && !task_sleep_ms(LEARN_MS));
 	if (is_decided(state) && !gfid_is_null(&leaver(&m->it)->gfid)) /* the directory that was to go has gone */
 		return 0;

@@ -66,6 +66,7 @@ struct dht {
 	struct shards root;
 	atomic_uint_fast64_t
 		agreed; /* those that were found to go by it, or by one before it: they are what the graph has there */
+	atomic_bool lacking_told;		/* that one leaves which the graph lacks */
 	atomic_uint_fast64_t misplaced_told_ns; /* when it was told that a brick refuses names of the root */
 	atomic_uint_fast64_t down;     /* those that have not said that they are up, or have said that they are down since */
 	atomic_bool strays;	       /* that there is something in the wrong root was told */
@@ -226,7 +227,7 @@ bool learning_has_learnt(struct dht *, const struct learning *);
 /* Another layout of the directory than is known, if there is one. */
 int learn_newer(const struct request *, struct dht *, struct inode *dir);
 /* The directory was known to be at one of these subvolumes, and has been found at the other: `child` if it has a shard there by its newest layout; else `known`, if it has one there:
- * then it was asked for at the other before it left. -EEXIST: it has no layout that says so. */
+ * then it was asked for at the other before it left; else its home. -EEXIST: it has no layout that says so. */
 int directory_now(struct dht *, struct inode *dir, int known, int child);
 /* The same of one that nobody has looked up by its name: it has a shard there. */
 int learn_there(struct request *, struct dht *, struct inode *dir, int child);
@@ -235,6 +236,10 @@ int learn_wide(const struct request *, struct dht *, struct inode *dir);
 /* Asks the subvolumes that can be reached (unless `anew`: those that were never found to agree) whether they go by the root's layout that is known here, and
  * learns. -EIO: they don't. Leaves PLACE attached. */
 int layout_check(struct request *, struct dht *, bool anew);
+/* leaves.c: of a subvolume that leaves no layout tells; the root of `child` does. -ENXIO: there is one that the graph lacks, so what is not found may be there. */
+int leaver_is_known(struct request *, struct dht *, int child);
+/* That, and layout_check anew. */
+int knows_all(struct request *, struct dht *, int child);
 
 /* ---- transition.c: names that are being moved from one subvolume to another ---- */
 enum { NOT_MOVING = 1 };

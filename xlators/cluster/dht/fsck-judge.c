@@ -190,12 +190,14 @@ static char *broken_xattr(struct fsck *f, int child, struct inode *inode, const 
 		struct getxattr_out out = { 0 };
 		struct layout layout;
 		struct pointer p;
+		uint32_t leaver;
 		struct mark m;
 
 		if (strncmp(at, DHT_XATTR, sizeof(DHT_XATTR) - 1) != 0 || getxattr_on(f->rq, f->d->x->child[child], &in, &out))
 			continue;
 		if (!strcmp(at, DHT_POINTER_XATTR)  ? pointer_decode(out.value.bytes, out.value.size, &p)
 		    : !strcmp(at, DHT_LAYOUT_XATTR) ? layout_decode(out.value.bytes, out.value.size, &layout)
+		    : !strcmp(at, DHT_LEAVES_XATTR) ? leaves_decode(out.value.bytes, out.value.size, &leaver)
 						    : is_mark(at, &m.hash) && mark_decode(out.value.bytes, out.value.size, &m))
 			broken = strdup(at);
 		fop_out_clear(FOP_getxattr, &out);

@@ -51,6 +51,13 @@ int fsck_same_layout(struct fsck *f)
 		return fsck_problem(
 			f, err,
 			"the bricks refuse names of the root: this volume file has other subvolumes, or in another order (see the log)");
+	for (int i = 0; i < f->d->x->children && !err; i++)
+		if (has_subvolume(f->d, (uint64_t)i) && leaver_is_known(f->rq, f->d, i) == -ENXIO)
+			err = fsck_problem(
+				f, -EIO,
+				"a subvolume leaves the volume that this volume file lacks: use the one that the volume has now");
+	if (err)
+		return err;
 	if (f->spread && f->spread != spread_of(f->d))
 		return fsck_problem(f, -EAGAIN, "a subvolume is being given its part of the names meanwhile: run it again");
 	f->spread = spread_of(f->d);

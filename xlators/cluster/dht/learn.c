@@ -491,21 +491,29 @@ int learn_there(struct request *rq, struct dht *d, struct inode *dir, int child)
 	return err || is_spread(d, dir) ? err : learn_from(rq, d, dir, child);
 }
 
+/* What is known may be older than what both have. */
 int directory_now(struct dht *d, struct inode *dir, int known, int child)
 {
 	const struct spread *s = spread_in(d, dir);
+	uint64_t those = 1ull << child | (s ? 0 : 1ull << known);
 	struct told t = { .any = false };
 	struct request rq;
+	int home;
 
 	request_init(&rq, d->x->graph, 0);
-	if (!s && !ask(&rq, d, dir, 1ull << known | 1ull << child, 0, &t) && t.any && !take_newer(d, dir, &t.newest))
+	if (!(s && s->members >> child & 1) && !ask(&rq, d, dir, those, 0, &t) && t.any &&
+	    (!s || t.newest.version > s->layout.version) && !take_newer(d, dir, &t.newest))
 		s = spread_in(d, dir);
 	request_finish(&rq);
 	if (!s)
 		return -EEXIST;
-	if (s->members >> child & 1)
-		atomic_store(&shards_of(d, dir)->home, child);
-	return s->members >> child & 1 ? child : s->members >> known & 1 ? known : -EEXIST;
+	home = (int)s->layout.home;
+	if (has_subvolume(d, s->layout.home))
+		atomic_store(&shards_of(d, dir)->home, home);
+	return s->members >> child & 1		  ? child
+	       : s->members >> known & 1	  ? known
+	       : has_subvolume(d, s->layout.home) ? home
+						  : -EEXIST;
 }
 
 int learn_wide(const struct request *rq, struct dht *d, struct inode *dir)

@@ -9,7 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACE_SIZE = 104, PLACE_SIZE_3 = 72, PLACE_SIZE_2 = 52, POINTER_FORMAT = 1, STUB_FORMAT = 2, PARENT_FORMAT = 1 };
+enum {
+	PLACE_SIZE = 104,
+	PLACE_SIZE_3 = 72,
+	PLACE_SIZE_2 = 52,
+	POINTER_FORMAT = 1,
+	STUB_FORMAT = 2,
+	PARENT_FORMAT = 1,
+	LEAVES_FORMAT = 1
+};
 enum { FLAGS_KNOWN_3 = PLACE_POINTER | PLACE_SHARD, FLAGS_KNOWN = FLAGS_KNOWN_3 | PLACE_HERE };
 
 static uint8_t *put(uint8_t *at, const void *bytes, size_t size)
@@ -190,5 +198,24 @@ int parent_decode(const void *bytes, size_t size, struct parent *p)
 	memcpy(p->gfid.bytes, at + 13, 16);
 	p->turn = be64toh(p->turn);
 	p->subvolume = be32toh(p->subvolume);
+	return 0;
+}
+
+void leaves_encode(uint32_t subvolume, uint8_t bytes[LEAVES_SIZE])
+{
+	uint32_t number = htobe32(subvolume);
+
+	bytes[0] = LEAVES_FORMAT;
+	memcpy(bytes + 1, &number, 4);
+}
+
+int leaves_decode(const void *bytes, size_t size, uint32_t *subvolume)
+{
+	const uint8_t *at = bytes;
+
+	if (size != LEAVES_SIZE || at[0] != LEAVES_FORMAT)
+		return -EINVAL;
+	memcpy(subvolume, at + 1, 4);
+	*subvolume = be32toh(*subvolume);
 	return 0;
 }

@@ -82,6 +82,12 @@ enum { PARENT_SIZE = 29 };
 void parent_encode(const struct parent *, uint8_t bytes[PARENT_SIZE]);
 int parent_decode(const void *bytes, size_t size, struct parent *); /* -EINVAL */
 
+/* On the root of a subvolume, while another one is being emptied: which. On disk u8 1, u32 subvolume. */
+#define DHT_LEAVES_XATTR "trusted.dht.leaves"
+enum { LEAVES_SIZE = 5 };
+void leaves_encode(uint32_t subvolume, uint8_t bytes[LEAVES_SIZE]);
+int leaves_decode(const void *bytes, size_t size, uint32_t *subvolume); /* -EINVAL */
+
 /* Read from the root of a subvolume, with PLACE: where the directory of that gfid stands there, as for LOCATION_XATTR (location.h). For who has not
  * come to it by names. */
 #define DHT_PATH_XATTR "trusted.dht.path."

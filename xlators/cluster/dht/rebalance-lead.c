@@ -32,7 +32,7 @@ static int unless_used(int err)
 /* *home: where the directory is by now, or who leaves, if that has a part of it still. -ENOENT, -ENODATA: it never came to have left. */
 static int look_at_leaver(struct request *rq, struct rebalance *r, const struct gfid *gfid, struct attr *attr, int *home)
 {
-	struct aim was = { .gfid = *gfid, .child = leaver_of(r), .dir = true };
+	struct aim was = { .gfid = *gfid, .child = given_by(r), .dir = true };
 	struct lookup_out found = { 0 };
 	struct layout l = { 0 };
 	int err = look_at_anchor(rq, r->d, &was, &found);
@@ -65,7 +65,7 @@ static int replace(struct request *rq, struct rebalance *r, const struct loc *lo
 static int lead_by(struct request *rq, struct rebalance *r, const struct loc *loc, int child)
 {
 	cleanup_inode struct inode *pointer = NULL;
-	int leaver = leaver_of(r), home = leaver;
+	int leaver = given_by(r), home = leaver;
 	struct gfid gfid;
 	struct attr attr;
 	struct aim now;
@@ -142,7 +142,7 @@ static int search(struct request *rq, struct rebalance *r, const struct parent *
  * tells where the name is. */
 static int lead_one(struct request *rq, struct rebalance *r, const struct gfid *gfid)
 {
-	int leaver = leaver_of(r), home = leaver;
+	int leaver = given_by(r), home = leaver;
 	struct parent said, at_home;
 	struct attr attr;
 	int err = look_at_leaver(rq, r, gfid, &attr, &home);

@@ -151,11 +151,27 @@ static void give_each(struct request *rq, void *arg, struct inode *dir, const st
 	}
 }
 
+/* All have the newest layout of r->dir; `ends`: and if its names move by that, they do so to the end, and who was to leave has heard of it. */
+static int complete_layout(struct rebalance *r, int child, bool ends)
+{
+	const struct spread *now = NULL;
+	int err = layout_now(r, &now);
+
+	if (err || !ends || !now)
+		return err;
+	if (now->layout.moving) {
+		struct layout l = now->layout;
+
+		err = move_and_settle(r, &l);
+		return err ? err : -EAGAIN; /* what it is now, it is told then */
+	}
+	return layout_find(&now->layout, (uint32_t)child) ? 0 : tell_who_leaves(r, &now->layout, child);
+}
+
 /* One that has gone meanwhile has none. */
-static int complete_directory(struct rebalance *r, const struct gfid *gfid, int child)
+static int complete_directory(struct rebalance *r, const struct gfid *gfid, int child, bool ends)
 {
 	struct inode *before = r->dir;
-	const struct spread *now = NULL;
 	struct request rq;
 	int home, err;
 
@@ -165,8 +181,8 @@ static int complete_directory(struct rebalance *r, const struct gfid *gfid, int 
 	if (!err)
 		err = directory_find(&rq, r, gfid, child, &home);
 	request_finish(&rq);
-	if (!err)
-		err = layout_now(r, &now);
+	while (!err && (err = complete_layout(r, child, ends)) == -EAGAIN && ends && rebalance_pause(r, PAUSE_MS))
+		err = 0;
 	inode_unref(r->dir);
 	r->dir = before;
 	return err == -ESTALE || err == -ENOENT ? 0 : err;
@@ -177,21 +193,20 @@ static void complete_each(struct request *rq, void *arg, struct inode *dir, cons
 	struct leaving *v = arg;
 
 	(void)dir;
-	for (uint32_t i = 0; i < list->count && rebalance_is_paused(v->r) && !rebalance_stops(v->r); i++) {
+	for (uint32_t i = 0; i < list->count && v->completes == rebalance_is_paused(v->r) && !rebalance_stops(v->r); i++) {
 		struct gfid gfid;
-		int err = directory_parse(list->entry[i].name, &gfid) ? 0 : complete_directory(v->r, &gfid, v->child);
+		int err = directory_parse(list->entry[i].name, &gfid)
+				  ? 0
+				  : complete_directory(v->r, &gfid, v->child, !v->completes);
 
-		v->err = v->err ? v->err : err;
+		if (err == -EIO) /* that nobody can mend here; it is not to keep the others waiting */
+			rebalance_problem(v->r, err,
+					  "what the bricks say of the directory %s of %s makes no sense: see `stratus fsck`",
+					  list->entry[i].name + 2, subvolume_name(v->r, v->child));
+		else
+			v->err = v->err ? v->err : err;
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
 	}
-}
-
-int complete_directories(struct rebalance *r)
-{
-	struct leaving v = { .r = r, .child = leaver_of(r) };
-	int err = leaving_each_away(&v, v.child, 0, complete_each, &v);
-
-	return err ? err : v.err;
 }
 
 /* By what they say themselves: the walk may have missed their names. */
@@ -207,6 +222,31 @@ static void lead_each(struct request *rq, void *arg, struct inode *dir, const st
 			lead_gone(v->r, &gfid);
 		rq->deadline_ns = clock_ns() + REBALANCE_ASK_NS;
 	}
+}
+
+/* ---- what one half did that was to leave, and does no more, or stands still ---- */
+
+static int lead_all(struct leaving *v)
+{
+	struct rebalance *r = v->r;
+	int before = r->gave, err;
+
+	r->gave = 1 + v->child;
+	err = leaving_each_away(v, v->child, 0, lead_each, v);
+	r->gave = before;
+	return err;
+}
+
+/* As long as it is paused, or is not. */
+int complete_directories(struct rebalance *r, int child)
+{
+	struct leaving v = { .r = r, .child = child, .completes = rebalance_is_paused(r) };
+	int err = leaving_each_away(&v, v.child, 0, complete_each, &v);
+
+	err = err ? err : v.err;
+	if (!err && !v.completes)
+		err = lead_all(&v);
+	return err ? err : rebalance_stops(r) ? -ECANCELED : v.completes != rebalance_is_paused(r) ? -EAGAIN : 0;
 }
 
 /* ---- what was made for directories that went meanwhile ---- */
@@ -338,7 +378,9 @@ int empty_leaver(struct rebalance *r)
 	if (err || rebalance_stops(r))
 		return err ? err : -ECANCELED;
 	rebalance_step(r, "looking");
-	err = look_for_good(&v);
+	err = leaver_say(r); /* one who led before, and knew of no leaver, may have taken it back meanwhile */
+	if (!err)
+		err = look_for_good(&v);
 	if (err)
 		return err;
 	note_stays(r, &v.stays, deeds);

@@ -8,8 +8,9 @@ struct leaving {
 	struct rebalance *r;
 	int child; /* who leaves */
 	struct stays stays;
-	uint64_t kept; /* names that others keep for its stubs */
-	int err;       /* of what could not be looked at */
+	uint64_t kept;	/* names that others keep for its stubs */
+	int err;	/* of what could not be looked at */
+	bool completes; /* while it is paused */
 };
 
 struct elsewhere { /* what is looked at at another subvolume */

@@ -179,6 +179,8 @@ static int go_on(struct rebalance *r)
 	struct layout l;
 	int err = layout_now(r, &now);
 
+	if (!err && has_leaver(r->d))
+		err = leaver_say(r);
 	if (err)
 		return err;
 	l = now->layout;
@@ -208,14 +210,15 @@ static int complete_layouts(struct rebalance *r)
 {
 	struct inode *before = r->dir;
 	const struct spread *now = NULL;
-	int err, second;
+	int err, second, third;
 
 	r->dir = root_of(r->d);
 	err = r->dir ? layout_now(r, &now) : -ENOMEM;
+	second = r->dir ? leavers_complete(r, false) : 0; /* also if one is down: it need not have a part of them */
 	inode_unref(r->dir);
 	r->dir = before;
-	second = has_leaver(r->d) ? complete_directories(r) : 0; /* also if one is down: it need not have a part of them */
-	return err ? err : second;
+	third = has_leaver(r->d) ? complete_directories(r, leaver_of(r)) : 0;
+	return err ? err : second ? second : third;
 }
 
 /* Until it is to go on or to stop, or so long. */
@@ -255,6 +258,21 @@ static int end_what_was_left(struct rebalance *r)
 	return sweep_records(r->d, pause_for, r);
 }
 
+/* The root's names are where they belong. 1: so is all else. */
+static int bring_what_is_left(struct rebalance *r)
+{
+	int err = has_leaver(r->d) ? 0 : leavers_complete(r, true);
+
+	rebalance_step(r, "files");
+	if (!err)
+		err = has_leaver(r->d) ? empty_leaver(r) : bring_files(r);
+	if (!err)
+		err = end_what_was_left(r);
+	if (!err && has_leaver(r->d))
+		err = leaver_unsay(r);
+	return err ? err : 1;
+}
+
 static int give_to_those_that_came(struct rebalance *r)
 {
 	int err = 0;
@@ -262,12 +280,8 @@ static int give_to_those_that_came(struct rebalance *r)
 	r->dir = root_of(r->d);
 	while (r->dir && err <= 0 && rebalance_goes_on(r)) {
 		err = go_on(r);
-		if (err > 0) {
-			rebalance_step(r, "files");
-			err = has_leaver(r->d) ? empty_leaver(r) : bring_files(r);
-			err = err ? err : end_what_was_left(r);
-			err = err ? err : 1;
-		}
+		if (err > 0)
+			err = bring_what_is_left(r);
 		if (err >= 0)
 			rebalance_no_problem(r);
 		else

@@ -45,7 +45,8 @@ struct rebalance {
 	struct stays stays;
 	uint64_t turn_ns;  /* when more may be copied */
 	unsigned bringers; /* tasks that do it */
-	bool again;	   /* a file was brought that has other names, which lead to it by where it was */
+	int gave; /* 1 + a subvolume that was to leave, and does no more, while what leads to directories that it gave away is set right; 0: who leaves */
+	bool again; /* a file was brought that has other names, which lead to it by where it was */
 	char problem[PROBLEM];
 };
 
@@ -115,12 +116,24 @@ int layout_tell(struct rebalance *, const struct layout *, int child);
 /* ---- rebalance-leave.c: the subvolume that is to leave the volume ---- */
 /* One round; the root's names have left it. 0: it is empty, and stays so; -EAGAIN: not yet; -ECANCELED: it is to stop. */
 int empty_leaver(struct rebalance *);
-/* Nothing is begun: each member of a directory that is there has the directory's newest layout. Else the first error. */
-int complete_directories(struct rebalance *);
+/* Nothing is begun: each member of a directory that stands in `away` there has the directory's newest layout; and, if it is not paused, names that move by that have done so,
+ * and what led to those that have gone leads on. Else the first error. */
+int complete_directories(struct rebalance *, int child);
 static inline int leaver_of(const struct rebalance *r)
 {
 	return (int)r->d->leaving;
 }
+static inline int given_by(const struct rebalance *r)
+{
+	return r->gave ? r->gave - 1 : leaver_of(r);
+}
+
+/* ---- leaves.c; r->dir is the root ---- */
+/* From now on all roots say who leaves; or that nobody does: it is empty. */
+int leaver_say(struct rebalance *);
+int leaver_unsay(struct rebalance *);
+/* What is half written of directories that one has given away which was to leave, and does no more, is completed; `unsay`: then no root says so any more, as far as they answer. */
+int leavers_complete(struct rebalance *, bool unsay);
 
 /* ---- rebalance-lead.c ---- */
 /* The name leads to a directory: if that was there, and has moved, the name leads to where it is at home from now on. 0 also where there is nothing to do, or the name is

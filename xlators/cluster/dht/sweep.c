@@ -71,10 +71,10 @@ static bool is_record(const char *name)
 
 /* No subvolume has a record of it: its owner made this after others had ended it, or its removal was lost with the power of a brick, after the record had
  * gone at another. (A record that may have taken steps is on disk.) */
-static bool is_of_no_intent(struct request *rq, struct dht *d, const struct gfid *id)
+static bool is_of_no_intent(struct request *rq, struct dht *d, int child, const struct gfid *id)
 {
 	struct intent it;
-	int err = layout_check(rq, d, true) ? -EIO : -ENOENT; /* it may be at one that came, and this graph lacks */
+	int err = knows_all(rq, d, child) ? -EIO : -ENOENT; /* it may be at one that this graph lacks */
 
 	for (int i = 0; i < d->x->children && err == -ENOENT; i++)
 		err = has_subvolume(d, (uint64_t)i) ? intent_find(rq, d, i, id, &it) : -ENOENT;
@@ -112,7 +112,7 @@ static int end_waiting(struct request *rq, struct dht *d, int child, struct inod
 	uint32_t nlink;
 	int err;
 
-	if (present_of(d) != all_of(d) || !is_of_no_intent(rq, d, id))
+	if (present_of(d) != all_of(d) || !is_of_no_intent(rq, d, child, id))
 		return 1;
 	err = pointer_look(rq, d, child, dir, name, &pointer, &nlink, &aim);
 	if (!err && !aim.dir && (!is_stub(&aim) || MUTANT("fence-stubs"))) {

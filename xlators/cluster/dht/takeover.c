@@ -432,15 +432,15 @@ static int unmark_what_is_there(struct request *rq, struct dht *d, const struct 
 }
 
 /* No step was taken, or all were taken back: so what there is of it just goes. Of any other nobody knows what was done where nobody can look any more. (A file that comes home has a copy, whose mover
- * knows more of it.) One that this graph lacks may have come: then others end it. */
-static int end_without(struct request *rq, struct dht *d, struct intent *it)
+ * knows more of it.) One that this graph lacks may have come, or leaves only now: then others end it. */
+static int end_without(struct request *rq, struct dht *d, int home, struct intent *it)
 {
 	uint32_t before = it->attempt;
 	int err;
 
 	if (it->of_file || (it->state != INTENT_PREPARED && it->state != INTENT_UNDONE))
 		return -EINVAL;
-	err = layout_check(rq, d, true) ? -EIO : intent_take_over(rq, d, it);
+	err = knows_all(rq, d, home) ? -EIO : intent_take_over(rq, d, it);
 	it->marked = before;
 	if (!err)
 		err = unmark_what_is_there(rq, d, it);
@@ -457,7 +457,7 @@ int intent_end(struct request *rq, struct dht *d, int home, const char *name)
 	bool lacks = err == -ENXIO;
 
 	if (lacks)
-		err = end_without(rq, d, &it);
+		err = end_without(rq, d, home, &it);
 	if (err == -EINVAL)
 		log_error(d->x, NULL, "%s in " DHT_HIDDEN "/work of %s makes no sense, and is left alone", name,
 			  d->x->child[home]->name);
@@ -485,13 +485,13 @@ int mark_of(struct request *rq, struct dht *d, int child, struct inode *dir, uin
 	return err;
 }
 
-/* With its subvolume all intents that were there have gone. One that this graph lacks may have come, or may have been given a number that was free: then the layout
- * has it. */
-static int intent_find_if_there(struct request *rq, struct dht *d, uint32_t subvolume, const struct gfid *id, struct intent *it)
+/* With its subvolume all intents that were there have gone. One that this graph lacks may have come, or may have been given a number that was free, or leaves only now: of
+ * the first two the layout tells, of that the root of who has the mark. */
+static int intent_of(struct request *rq, struct dht *d, int child, const struct mark *m, struct intent *it)
 {
-	if (has_subvolume(d, subvolume))
-		return intent_find(rq, d, (int)subvolume, id, it);
-	return layout_check(rq, d, true) ? -EIO : -ENOENT;
+	if (has_subvolume(d, m->subvolume))
+		return intent_find(rq, d, (int)m->subvolume, &m->intent, it);
+	return knows_all(rq, d, child) ? -EIO : -ENOENT;
 }
 
 /* A mark whose intent is not there was left over: intents are there before their marks, and go after them. */
@@ -502,7 +502,7 @@ static void end_holder(struct request *rq, struct dht *d, int child, struct inod
 	struct intent it;
 	struct mark now;
 
-	err = intent_find_if_there(rq, d, m->subvolume, &m->intent, &it);
+	err = intent_of(rq, d, child, m, &it);
 	if (!err)
 		intent_end(rq, d, home, intent_name(&it, name));
 	else if (err == -ENOENT && !mark_of(rq, d, child, dir, m->hash, &now) && gfid_equal(&now.intent, &m->intent) &&
@@ -518,7 +518,7 @@ int mark_end_left_over(struct request *rq, struct dht *d, int child, struct inod
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
-	if (intent_find_if_there(rq, d, m.subvolume, &m.intent, &it) != -ENOENT)
+	if (intent_of(rq, d, child, &m, &it) != -ENOENT)
 		return -EMARKED;
 	err = mark_of(rq, d, child, dir, hash, &now);
 	if (err || !gfid_equal(&now.intent, &m.intent) || now.attempt != m.attempt)

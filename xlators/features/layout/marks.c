@@ -286,7 +286,7 @@ void ended_note(struct request *rq, struct xlator *x, const struct place *place,
 	struct gfid id;
 	size_t at;
 
-	if (!(place->flags & PLACE_POINTER) || !request_is_root(rq) || !was_taken_over(in->loc.name, &id))
+	if (!in->loc.name || !(place->flags & PLACE_POINTER) || !request_is_root(rq) || !was_taken_over(in->loc.name, &id))
 		return;
 	at = gfid_hash(&id) % ENDED;
 	pthread_mutex_lock(&e->lock);

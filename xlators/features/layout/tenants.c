@@ -11,6 +11,7 @@ static int value_check(const char *name, const void *bytes, size_t size)
 	struct pointer pointer;
 	struct layout layout;
 	struct parent parent;
+	uint32_t subvolume;
 	struct mark mark;
 
 	if (!strcmp(name, DHT_POINTER_XATTR) || !strcmp(name, DHT_KEPT_XATTR))
@@ -19,6 +20,8 @@ static int value_check(const char *name, const void *bytes, size_t size)
 		return layout_decode(bytes, size, &layout);
 	if (!strcmp(name, DHT_PARENT_XATTR))
 		return parent_decode(bytes, size, &parent);
+	if (!strcmp(name, DHT_LEAVES_XATTR))
+		return leaves_decode(bytes, size, &subvolume);
 	if (is_mark(name, &mark.hash))
 		return mark_decode(bytes, size, &mark);
 	return strcmp(name, DHT_INTENT_XATTR) ? -EPERM : 0; /* bricks don't read intents */
