@@ -104,7 +104,7 @@ reason() {
 			/^--- / && any { ends() ; name = $0; next } name != "" { line[++n] = $0 }
 			function ends(  i) { if (name != "" && printed < 48) { print name; printed++; for (i = n > 6 ? n - 5 : 1; i <= n; i++) { print line[i]; printed++ } } n = 0; name = "" }
 			END { ends() }' "$1"
-	elif ! grep -a -m 40 -E '^\[  FAILED  \]|^\[  ERROR   \]|^\[   LINE   \]|not so: |[a-z]+ is -?[0-9]+, not |ERROR: |WARNING: ThreadSanitizer|^SUMMARY: ' "$1"; then
+	elif ! grep -a -m 40 -E '^\[  FAILED  \]|^\[  ERROR   \]|^\[   LINE   \]|not so: |[a-z]+ is -?[0-9]+, not | repeats that|ERROR: |WARNING: ThreadSanitizer|^SUMMARY: ' "$1"; then
 		tail -n 20 "$1"
 	fi
 }

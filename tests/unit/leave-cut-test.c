@@ -151,6 +151,19 @@ static bool is_all_there(void)
 	       root_says_one() && is_wide_there();
 }
 
+/* A file that is being moved has one link more, until the sweep has ended that. */
+static bool comes_to_be_all_there(void)
+{
+	uint64_t until = clock_ns() + 60000000000u;
+	bool yes = is_all_there();
+
+	while (!yes && clock_ns() < until) {
+		task_sleep_ms(1);
+		yes = is_all_there();
+	}
+	return yes;
+}
+
 static bool is_whole(const char *client)
 {
 	return !command(client, "fsck", "repair") && !strstr(told, "finding ") && !strstr(told, "problem ");
@@ -215,7 +228,7 @@ static void die_and_go_on(void)
 	CHECK_INT(command("second", "rebalance", "start"), 0);
 	CHECK(is_done("second", 0));
 	at("second");
-	CHECK(is_all_there());
+	CHECK(comes_to_be_all_there());
 	CHECK(is_whole("second"));
 	CHECK(nobody_is_said_to_leave());
 }
@@ -233,19 +246,6 @@ static bool can_be_made(void)
 			snprintf(path, sizeof(path), "%s/made%d", dirs[i], k);
 			yes = !put(path, "made") && reads(path, "made") && !tree_unlink(&tree, path);
 		}
-	return yes;
-}
-
-/* A file that is being moved has one link more, until the sweep has ended that. */
-static bool comes_to_be_all_there(void)
-{
-	uint64_t until = clock_ns() + 60000000000u;
-	bool yes = is_all_there();
-
-	while (!yes && clock_ns() < until) {
-		task_sleep_ms(1);
-		yes = is_all_there();
-	}
 	return yes;
 }
 
