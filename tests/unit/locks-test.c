@@ -508,6 +508,12 @@ static void take_many(void *arg)
 	CHECK(!set(w, 1, posix(F_WRLCK, 0, 1000, 1000)));
 	CHECK(!set(w, 0, posix(F_UNLCK, 0, 0, 0)));
 	CHECK(!set(w, 0, posix(F_WRLCK, 0, 1002, 1002)));
+	CHECK(!set(w, 0, posix(F_UNLCK, 1, 2, 2)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 1, 2000, 2100)));
+	CHECK(set(w, 0, posix(F_UNLCK, 1, 2050, 2050)) == -ENOLCK); /* two would be left of it */
+	CHECK(!set(w, 0, posix(F_UNLCK, 1, 2100, 2100)));
+	CHECK(!set(w, 0, posix(F_UNLCK, 1, 2000, 2099)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 1, 2000, 2100)));
 	CHECK(set(w, 2, (struct lock){ .kind = 7, .type = F_RDLCK }) == -EINVAL);
 	CHECK(set(w, 2, (struct lock){ .type = 17 }) == -EINVAL);
 	CHECK(set(w, 2, posix(F_RDLCK, 1, 5, 4)) == -EINVAL);

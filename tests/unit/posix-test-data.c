@@ -222,6 +222,23 @@ PROPERTY(holes_are_punched_found_and_copied)
 	CHECK_INT(attr.size, 50 + sizeof bytes - 100);
 }
 
+/* For a request that is under way is waited for when the server is to stop. */
+PROPERTY(much_is_copied_in_parts)
+{
+	enum { MUCH = 100 << 20, PART = 64 << 20 };
+	cleanup_file struct file *a = NULL, *b = NULL;
+	struct copy_range_out copied = { 0 };
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "a", NULL, &a), 0);
+	CHECK_INT(ask_make_file(root, "b", NULL, &b), 0);
+	CHECK_INT(ask_put(&q.r, a, MUCH - 1, 0, "x", 1, NULL), 1);
+	CHECK_INT(copy_range_on(&q.r, brick, &(struct copy_range_in){ a, 0, b, 0, INT64_MAX }, &copied), 0);
+	CHECK_INT(copied.copied, PART);
+	CHECK_INT(copy_range_on(&q.r, brick, &(struct copy_range_in){ a, PART, b, PART, MUCH }, &copied), 0);
+	CHECK_INT(copied.copied, MUCH - PART);
+}
+
 /* ---- attributes ---- */
 
 PROPERTY(privileges_go_with_changes_by_ordinary_users)

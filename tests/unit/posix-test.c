@@ -304,6 +304,7 @@ int main(void)
 		T(direct_io_reaches_the_disk_when_the_provider_says_so),
 		T(an_open_file_does_only_what_it_was_opened_for),
 		T(holes_are_punched_found_and_copied),
+		T(much_is_copied_in_parts),
 		T(privileges_go_with_changes_by_ordinary_users),
 		T(times_are_set_to_the_nanosecond_or_left),
 		T(the_private_directory_is_hidden),

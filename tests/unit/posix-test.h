@@ -119,7 +119,7 @@ test_fn forged_handles_are_refused, handles_outlive_a_restart_and_one_key, handl
 /* posix-test-data.c */
 test_fn appends_never_overlap, an_unlinked_open_file_lives_on, direct_io_falls_back_where_it_must,
 	direct_io_reaches_the_disk_when_the_provider_says_so, an_open_file_does_only_what_it_was_opened_for,
-	holes_are_punched_found_and_copied, privileges_go_with_changes_by_ordinary_users,
+	holes_are_punched_found_and_copied, much_is_copied_in_parts, privileges_go_with_changes_by_ordinary_users,
 	times_are_set_to_the_nanosecond_or_left;
 /* posix-test-dir.c */
 test_fn the_private_directory_is_hidden, listings_give_each_entry_once, directories_that_were_removed_are_not_kept_open,

@@ -113,6 +113,14 @@ static bool touches(const struct lock *a, const struct lock *b)
 	       (b->end != UINT64_MAX && b->end + 1 == a->start);
 }
 
+bool held_splits(const struct lock_inode *at, const struct held *want)
+{
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
+		if (party_equal(&h->party, &want->party) && h->lock.start < want->lock.start && h->lock.end > want->lock.end)
+			return true;
+	return false;
+}
+
 void held_apply(struct lock_inode *at, const struct held *want, struct held *spare[2])
 {
 	struct held **list = &at->held[want->lock.kind], fresh = *want;

@@ -245,15 +245,20 @@ static int set_range(struct xlator *x, struct waiter *me)
 	return err;
 }
 
+/* Also what gives back can make more of them than anybody may have. */
 static int unlock(struct xlator *x, struct waiter *me)
 {
 	struct locks *p = x->private;
+	int err = 0;
 
 	pthread_mutex_lock(&p->lock);
-	held_apply(me->at, &me->want, me->spare);
+	if (has_most(p, me->want.party.client) && held_splits(me->at, &me->want))
+		err = -ENOLCK;
+	else
+		held_apply(me->at, &me->want, me->spare);
 	grant_waiters(p, me->at);
 	pthread_mutex_unlock(&p->lock);
-	return 0;
+	return err;
 }
 
 /* A client that has sent reclaims and now asks for something new has no more to reclaim: that may end the grace period. */

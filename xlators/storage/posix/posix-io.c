@@ -5,7 +5,7 @@
 
 #include "posix.h"
 
-enum { READ_MOST = 64 << 20, LONG_FALLOCATE = 64 << 20, COPY_STEP = 64 << 20, SECTOR = 512 };
+enum { READ_MOST = 64 << 20, LONG_FALLOCATE = 64 << 20, COPY_MOST = 64 << 20, SECTOR = 512 };
 
 /* Linux caches what one call writes in one folio, if it can, and ext4 (Linux 6.16 and later) looks at each block of the folio at each later write to it: 4 KiB
  * in a folio of 1 MiB cost 5.6 us, in one of 256 KiB 2.9. So much is written with one call where nobody else can come between two. */
@@ -437,18 +437,19 @@ int brick_fallocate(struct request *rq, struct xlator *x, const struct fallocate
 	return err ? err : time_bring_file(rq, x, in->file);
 }
 
-/* In steps, so that the deadline is kept: a part is a valid answer. */
+/* A part is a valid answer: at most COPY_MOST at once, for nothing ends a request in its middle when its session ends, or the server is to stop. */
 static int copy_steps(struct request *rq, struct brick *b, int from, int to, const struct copy_range_in *in,
 		      struct copy_range_out *out)
 {
 	off_t source = (off_t)in->from_offset, target = (off_t)in->to_offset;
-	uint64_t left = in->length;
+	const uint64_t most = in->length < COPY_MOST ? in->length : COPY_MOST;
+	uint64_t left = most;
 	unsigned tries = 0;
 	ssize_t n = 0;
 
 	task_blocks();
 	while (left) {
-		n = copy_file_range(from, &source, to, &target, left < COPY_STEP ? left : COPY_STEP, 0);
+		n = copy_file_range(from, &source, to, &target, left, 0);
 		if (n < 0 && errno_now() == ENOSPC && close_now(b, &tries))
 			continue;
 		if (n <= 0)
@@ -457,7 +458,7 @@ static int copy_steps(struct request *rq, struct brick *b, int from, int to, con
 		if (rq->deadline_ns && clock_ns() > rq->deadline_ns)
 			break;
 	}
-	out->copied = in->length - left;
+	out->copied = most - left;
 	return n < 0 && !out->copied ? result(n) : 0;
 }
 
@@ -474,7 +475,7 @@ int brick_copy_range(struct request *rq, struct xlator *x, const struct copy_ran
 	if (!err && (in->from_offset > INT64_MAX || in->to_offset > INT64_MAX || in->length > INT64_MAX))
 		err = -EINVAL;
 	if (!err)
-		err = change_begin(rq, x, in->to, false, in->length);
+		err = change_begin(rq, x, in->to, false, in->length < COPY_MOST ? in->length : COPY_MOST);
 	if (!err)
 		err = copy_steps(rq, brick_of(x), from->descriptor->fd, opened_of(x, in->to)->descriptor->fd, in, out);
 	return err ? err : time_bring_file(rq, x, in->to);

@@ -77,15 +77,16 @@ static int ask_room(struct brick *b, int64_t cost)
 	return atomic_load(&b->room) >= 0 ? 0 : -ENOSPC;
 }
 
-/* Asks the file system once a second, or when what it granted last time is used up. */
+/* Asks the file system once a second, or when what it granted last time is used up; and each time for much, so that what many take at once does not overflow. */
 int brick_room(struct brick *b, const struct request *rq, uint64_t bytes)
 {
-	enum { SECOND_NS = 1000000000 };
+	enum { SECOND_NS = 1000000000, MUCH = 1 << 30 };
 	int64_t cost = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
 	unsigned tries = 0;
 	int err;
 
-	if (atomic_fetch_sub(&b->room, cost) - cost >= 0 && clock_ns() - atomic_load(&b->room_checked_ns) < SECOND_NS)
+	if (cost <= MUCH && atomic_fetch_sub(&b->room, cost) - cost >= 0 &&
+	    clock_ns() - atomic_load(&b->room_checked_ns) < SECOND_NS)
 		return 0;
 	err = ask_room(b, cost);
 	if (err == -ENOSPC && close_now(b, &tries)) /* what was removed a moment ago */
