@@ -6,7 +6,7 @@
 # read the same small files again, to look for names that are not in a directory that was listed, or to read between one's own writes to a small file; and all of that is as strict as if
 # each were asked for.
 #
-# Arguments: runs of SETSxREPLICA[:SCATTER] instead of all. (2x3 with LONG=1 only: 2x3:1 has directories in place, too.)
+# Arguments: runs of SETSxREPLICA[:SCATTER] instead of all. (2x3 with LONG=1 only: of directories in place dht.sh has some of this.)
 # limit: 900 s
 # calm: what the kernel believes runs out after 0.6 s
 . "$(dirname "$0")/lib.sh"
