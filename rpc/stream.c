@@ -7,7 +7,7 @@
 
 /* A receive takes AHEAD bytes beyond the record that has begun: enough for many small ones. While large bulk parts come, it takes
  * AHEAD_BULK instead: about a head, so that the bulk itself lands in its buffer and not here, to be copied. */
-enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, QUEUED_MAX = 4 << 20, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
+enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
 
 struct outgoing {
 	struct outgoing *next;
@@ -130,22 +130,18 @@ static uint32_t fill(struct stream *s, const char *bytes, uint32_t size)
 	return words + bulk;
 }
 
-struct ready { /* records that are complete */
-	struct record *first, **end;
-};
-
-static bool complete(struct stream *s, struct ready *ready)
+static bool complete(struct stream *s)
 {
 	if (s->part_size < s->part->size || part_bulk_missing(s))
 		return false;
-	*ready->end = s->part;
-	ready->end = &s->part->next;
+	*s->came_end = s->part;
+	s->came_end = &s->part->next;
 	s->part = NULL;
 	return true;
 }
 
 /* Makes records of what is in the input buffer. False: garbage. */
-static bool parse(struct stream *s, struct ready *ready, const char **why)
+static bool parse(struct stream *s, const char **why)
 {
 	uint32_t at = 0;
 	int got = 0;
@@ -158,7 +154,7 @@ static bool parse(struct stream *s, struct ready *ready, const char **why)
 			at += 4;
 		}
 		at += fill(s, s->in + at, s->in_size - at);
-		if (!complete(s, ready))
+		if (!complete(s))
 			break;
 	}
 	s->in_size -= at;
@@ -183,7 +179,7 @@ static int room(struct stream *s, struct iovec *iov, size_t *total)
 }
 
 /* `n` bytes have come into what room() gave. */
-static void account(struct stream *s, size_t n, struct ready *ready)
+static void account(struct stream *s, size_t n)
 {
 	if (s->part) {
 		size_t words = s->part->size - s->part_size < n ? s->part->size - s->part_size : n;
@@ -192,13 +188,13 @@ static void account(struct stream *s, size_t n, struct ready *ready)
 		s->part_size += words;
 		s->part_bulk += bulk;
 		n -= words + bulk;
-		complete(s, ready);
+		complete(s);
 	}
 	s->in_size += n;
 }
 
 /* One receive and what it brought. 1: there may be more; 0: drained; -1: broken, *why says so. */
-static int receive(struct stream *s, struct ready *ready, const char **why)
+static int receive(struct stream *s, const char **why)
 {
 	struct iovec iov[3];
 	size_t total;
@@ -212,17 +208,43 @@ static int receive(struct stream *s, struct ready *ready, const char **why)
 		return -1;
 	}
 	atomic_fetch_add_explicit(&s->bytes_in, n, memory_order_relaxed);
-	account(s, n, ready);
-	s->garbage = !parse(s, ready, why);
+	account(s, n);
+	s->garbage = !parse(s, why);
 	return s->garbage ? -1 : (size_t)n == total;
 }
 
-static void deliver(struct stream *s, struct ready *ready)
+static bool reads(const struct stream *s)
 {
-	struct record *r, *next;
+	return (!s->paused && (!s->queued_max || s->queued <= s->queued_max)) || s->send_waits_for_read;
+}
 
-	for (r = ready->first; r; r = next) {
-		next = r->next;
+static bool may_read(struct stream *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = reads(s);
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+static struct record *next_came(struct stream *s)
+{
+	struct record *r = s->came;
+
+	s->came = r->next;
+	if (!s->came)
+		s->came_end = &s->came;
+	return r;
+}
+
+/* A few receives bring hundreds of short records, and any of them may be one too many for who gets them: the others wait. */
+static void deliver(struct stream *s)
+{
+	struct record *r;
+
+	while (s->came && may_read(s)) {
+		r = next_came(s);
 		s->got(s, r);
 	}
 }
@@ -230,13 +252,12 @@ static void deliver(struct stream *s, struct ready *ready)
 /* One turn: what a few receives bring is delivered before more is taken, however fast the peer sends. */
 static int read_turn(struct stream *s)
 {
-	struct ready ready = { NULL, &ready.first };
 	const char *why = NULL;
 	int more = 1;
 
 	for (int i = 0; more > 0 && i < ROUNDS; i++)
-		more = receive(s, &ready, &why);
-	deliver(s, &ready);
+		more = receive(s, &why);
+	deliver(s);
 	if (more < 0 && !s->dead) {
 		s->dead = true;
 		s->broken(s, why);
@@ -245,11 +266,6 @@ static int read_turn(struct stream *s)
 }
 
 /* ---- sending; all with the lock held ---- */
-
-static bool reads(const struct stream *s)
-{
-	return (!s->paused && s->queued <= QUEUED_MAX) || s->send_waits_for_read;
-}
 
 static uint32_t wanted(struct stream *s)
 {
@@ -414,13 +430,11 @@ static bool has_pending(struct stream *s)
 	return s->transport->pending && s->transport->pending(s);
 }
 
-/* The transport holds what no event tells of. */
+/* What no event tells of can be taken. */
 static bool is_held(struct stream *s)
 {
 	bool held;
 
-	if (!s->transport->pending)
-		return false;
 	pthread_mutex_lock(&s->lock);
 	held = s->held && reads(s);
 	pthread_mutex_unlock(&s->lock);
@@ -438,16 +452,6 @@ static void hold(struct stream *s, bool on)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static bool may_read(struct stream *s)
-{
-	bool yes;
-
-	pthread_mutex_lock(&s->lock);
-	yes = reads(s);
-	pthread_mutex_unlock(&s->lock);
-	return yes;
-}
-
 /* Reading may write, too: a handshake does. */
 static void watch_unsent(struct stream *s)
 {
@@ -460,15 +464,19 @@ static void watch_unsent(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What the transport holds is taken in some turns more; after that other streams have theirs. */
-static void read_ready(struct stream *s)
+/* What came before is delivered first; while that waits nothing more is taken, but of who has hung up, to see the end. What the transport holds
+ * is taken in some turns more; after that other streams have theirs. */
+static void read_ready(struct stream *s, bool hung_up)
 {
-	int more = read_turn(s);
+	int more = 1;
 
-	for (int i = 0; more > 0 && i < TURNS && has_pending(s) && may_read(s); i++)
+	deliver(s);
+	if (!s->dead && (!s->came || hung_up))
 		more = read_turn(s);
-	if (!s->dead && s->transport->pending)
-		hold(s, more > 0 && has_pending(s));
+	for (int i = 0; more > 0 && !s->dead && !s->came && i < TURNS && has_pending(s) && may_read(s); i++)
+		more = read_turn(s);
+	if (!s->dead && (s->came || s->held || s->transport->pending))
+		hold(s, s->came || (more > 0 && has_pending(s)));
 	if (!s->dead)
 		watch_unsent(s);
 }
@@ -501,7 +509,7 @@ static void ready(struct watch *w, uint32_t events)
 	if (s->dead)
 		return;
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) || is_held(s))
-		read_ready(s);
+		read_ready(s, events & (EPOLLHUP | EPOLLERR));
 	if (s->dead)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -520,6 +528,7 @@ int stream_open(struct stream *s, const struct transport *t, int fd, uint32_t ma
 	s->max_size = max_size;
 	s->max_bulk = max_bulk;
 	s->ahead = AHEAD;
+	s->came_end = &s->came;
 	s->in = malloc(AHEAD);
 	pthread_mutex_init(&s->lock, NULL);
 	s->open = s->in;
@@ -621,6 +630,8 @@ void stream_close(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 	record_free(s->part);
 	s->part = NULL;
+	while (s->came)
+		record_free(next_came(s));
 	free(s->in);
 	s->in = NULL;
 }

@@ -56,22 +56,26 @@ struct stream {
 	 * called once (but see stream_linger); the callee has it closed (stream_close). */
 	void (*got)(struct stream *, struct record *);
 	void (*broken)(struct stream *, const char *why);
+	/* Set by who serves: nothing more is taken while more than so many bytes wait for the socket, for the peer leaves its answers unread. 0: there
+	 * is no such bound, as for who asks: with one at both ends each would wait for the other to read. */
+	size_t queued_max;
 	uint32_t max_size, max_bulk; /* bytes of a record: XDR part, bulk part; larger ones break the stream */
 	/* reading; the loop's own */
 	struct record *part;	       /* one that has begun */
 	uint32_t part_size, part_bulk; /* bytes of it that are here */
 	char *in;		       /* what has come of the next one's head */
 	uint32_t in_size, ahead;
-	bool dead, garbage; /* garbage: that is why it broke */
-	void *session;	    /* the transport's own */
-	char trouble[128];  /* the transport's word for an error that has no errno */
-	bool alerted;	    /* and it has told the peer of it, as the last it says */
-	uint32_t lingers;   /* so many bytes more are dropped before it is closed */
+	struct record *came, **came_end; /* complete, and not delivered yet */
+	bool dead, garbage;		 /* garbage: that is why it broke */
+	void *session;			 /* the transport's own */
+	char trouble[128];		 /* the transport's word for an error that has no errno */
+	bool alerted;			 /* and it has told the peer of it, as the last it says */
+	uint32_t lingers;		 /* so many bytes more are dropped before it is closed */
 	/* sending; guarded by lock */
 	pthread_mutex_t lock;
 	bool open, paused, watched;
 	bool send_waits_for_read; /* the transport can't send before something has come */
-	bool held;		  /* the transport holds what has come, and no event will tell */
+	bool held;		  /* something has come that is not delivered, and no event will tell of it */
 	struct outgoing *first, *last;
 	size_t queued, unsent;		/* bytes that wait for the socket; those of them which the transport holds */
 	atomic_size_t *queued_together; /* with other streams; NULL: nobody asks */
@@ -90,7 +94,7 @@ int stream_send(struct stream *, void *head, uint32_t size, struct buffer *const
 size_t stream_queued(struct stream *);
 /* From now on they are also in that sum, which is there until the stream is closed. */
 void stream_count_queued(struct stream *, atomic_size_t *together);
-/* No more reading until it is called with false. */
+/* No more is taken until it is called with false; called by `got`, that one was the last. */
 void stream_pause(struct stream *, bool);
 /* For `broken`: true if the transport has told the peer why this is its end. A socket that is closed with bytes unread, or to which more come,
  * is reset by the kernel, and a peer that hears of that first does not read what was said (RFC 9293, section 3.6.1; RFC 9112, section 9.6,

@@ -8,7 +8,7 @@
 
 #include "server.h"
 
-enum { ACCEPTS = 16, BACKLOG = 1024 };
+enum { ACCEPTS = 16, BACKLOG = 1024, QUEUED_MAX = 4 << 20 };
 
 struct connection *connection_ref(struct connection *c)
 {
@@ -95,9 +95,14 @@ static void broken(struct stream *st, const char *why)
 
 static void greeting(struct connection *c, struct record *rec)
 {
-	if (record_word(rec, CALL_PROCEDURE) != WIRE_HELLO || c->hello || c->session) {
+	const char *why = record_word(rec, CALL_PROCEDURE) != WIRE_HELLO || c->hello || c->session
+				  ? "the first call is not HELLO"
+			  : c->stream.came ? "more came with HELLO"
+					   : NULL;
+
+	if (why) {
 		record_free(rec);
-		connection_refuse(c, "the first call is not HELLO");
+		connection_refuse(c, why);
 		return;
 	}
 	c->hello = rec;
@@ -230,6 +235,7 @@ static struct connection *connection_create(struct server *s, int fd)
 	}
 	c->stream.got = got;
 	c->stream.broken = broken;
+	c->stream.queued_max = QUEUED_MAX;
 	c->server = s;
 	c->shard = shard_self();
 	c->born_ns = clock_ns();
