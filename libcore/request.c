@@ -97,6 +97,45 @@ int request_groups(struct request *rq, const gid_t **groups)
 	return rq->group_count;
 }
 
+/* Few groups, or few questions, are walked: a sort costs as much as some ten walks. An ACL may ask thousands of times, of as many as
+ * 65536 groups. The request is its task's alone and who copies it copies its groups, so they may be sorted in their place. */
+enum { IN_GROUP_FEW = 8, IN_GROUP_WALKS = 8 };
+
+static int by_gid(const void *a, const void *b)
+{
+	const gid_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static bool walk_groups(const gid_t *groups, int count, gid_t gid)
+{
+	for (int i = 0; i < count; i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+int request_in_group(struct request *rq, gid_t gid)
+{
+	const gid_t *groups;
+	int count;
+
+	if (rq->gid == gid)
+		return 1;
+	count = request_groups(rq, &groups);
+	if (count < 0)
+		return count;
+	if (count <= IN_GROUP_FEW)
+		return walk_groups(groups, count, gid);
+	if (rq->groups_asked < IN_GROUP_WALKS) {
+		if (++rq->groups_asked == IN_GROUP_WALKS)
+			qsort(rq->groups, count, sizeof(gid_t), by_gid);
+		return walk_groups(groups, count, gid);
+	}
+	return bsearch(&gid, groups, count, sizeof(gid_t), by_gid) != NULL;
+}
+
 const struct extension *request_extension(const struct request *rq, uint32_t type)
 {
 	const struct extension *e = rq->extensions;

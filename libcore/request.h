@@ -87,8 +87,9 @@ struct request {
 	bool administers; /* below features/cloud: who asks has the certificate of the tenant's own administrator */
 	bool moves;	  /* below features/cloud: who asks is the provider's, and moves names and files of the tenant */
 	pid_t pid;
-	int32_t group_count; /* -1: not known yet, ask request_groups() */
-	gid_t *groups;	     /* owned */
+	int32_t group_count;  /* -1: not known yet, ask request_groups() */
+	gid_t *groups;	      /* owned; in any order, see request_in_group() */
+	uint8_t groups_asked; /* how often request_in_group() walked them: at last it sorts them */
 	uint64_t lock_owner;
 	uint64_t deadline_ns; /* monotonic; 0: none */
 	uint64_t born_ns;
@@ -155,6 +156,9 @@ void request_finish(struct request *);
 /* Number of supplementary groups in *groups (owned by the request), or -errno; -ENEEDGROUPS if they must come from the
  * client. */
 int request_groups(struct request *, const gid_t **groups);
+/* 1 if the caller is in the group, with his gid or a supplementary one; 0 if not; or -errno as request_groups(). Many questions cost
+ * little: it may sort the request's groups. */
+int request_in_group(struct request *, gid_t);
 const struct extension *request_extension(const struct request *, uint32_t type);
 int request_extend(struct extension **list, uint32_t type, uint32_t version, bool critical, const void *, uint32_t size);
 void request_retract(struct request *, uint32_t type); /* takes back all of that type */

@@ -7,7 +7,7 @@
 
 /* A receive takes AHEAD bytes beyond the record that has begun: enough for many small ones. While large bulk parts come, it takes
  * AHEAD_BULK instead: about a head, so that the bulk itself lands in its buffer and not here, to be copied. */
-enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
+enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, TURN_BULK = 1 << 20, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
 
 struct outgoing {
 	struct outgoing *next;
@@ -110,9 +110,14 @@ static int begin(struct stream *s, const char *in, uint32_t have, const char **w
 	return s->part ? 1 : -1;
 }
 
+static uint32_t bulk_of(const struct record *r)
+{
+	return r->bulk ? r->bulk->size : 0;
+}
+
 static uint32_t part_bulk_missing(const struct stream *s)
 {
-	return (s->part->bulk ? s->part->bulk->size : 0) - s->part_bulk;
+	return bulk_of(s->part) - s->part_bulk;
 }
 
 /* Moves `size` bytes, or as many as the record still lacks. */
@@ -136,6 +141,7 @@ static bool complete(struct stream *s)
 		return false;
 	*s->came_end = s->part;
 	s->came_end = &s->part->next;
+	s->came_bulk += bulk_of(s->part);
 	s->part = NULL;
 	return true;
 }
@@ -233,6 +239,7 @@ static struct record *next_came(struct stream *s)
 	struct record *r = s->came;
 
 	s->came = r->next;
+	s->came_bulk -= bulk_of(r);
 	if (!s->came)
 		s->came_end = &s->came;
 	return r;
@@ -249,13 +256,13 @@ static void deliver(struct stream *s)
 	}
 }
 
-/* One turn: what a few receives bring is delivered before more is taken, however fast the peer sends. */
+/* One turn: what a few receives bring, and not much more than TURN_BULK, is delivered before more is taken, however fast the peer sends. */
 static int read_turn(struct stream *s)
 {
 	const char *why = NULL;
 	int more = 1;
 
-	for (int i = 0; more > 0 && i < ROUNDS; i++)
+	for (int i = 0; more > 0 && i < ROUNDS && s->came_bulk < TURN_BULK; i++)
 		more = receive(s, &why);
 	deliver(s);
 	if (more < 0 && !s->dead) {
@@ -464,14 +471,22 @@ static void watch_unsent(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What came before is delivered first; while that waits nothing more is taken, but of who has hung up, to see the end. What the transport holds
- * is taken in some turns more; after that other streams have theirs. */
+static void drop_came(struct stream *s)
+{
+	while (s->came)
+		record_free(next_came(s));
+}
+
+/* What came before is delivered first; while that waits nothing more is taken. Of who has hung up it need not wait, for nobody would hear of what becomes
+ * of it; what is looked for is the end. What the transport holds is taken in some turns more; after that other streams have theirs. */
 static void read_ready(struct stream *s, bool hung_up)
 {
 	int more = 1;
 
 	deliver(s);
-	if (!s->dead && (!s->came || hung_up))
+	if (hung_up)
+		drop_came(s);
+	if (!s->dead && !s->came)
 		more = read_turn(s);
 	for (int i = 0; more > 0 && !s->dead && !s->came && i < TURNS && has_pending(s) && may_read(s); i++)
 		more = read_turn(s);
@@ -630,8 +645,7 @@ void stream_close(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 	record_free(s->part);
 	s->part = NULL;
-	while (s->came)
-		record_free(next_came(s));
+	drop_came(s);
 	free(s->in);
 	s->in = NULL;
 }

@@ -66,6 +66,7 @@ struct stream {
 	char *in;		       /* what has come of the next one's head */
 	uint32_t in_size, ahead;
 	struct record *came, **came_end; /* complete, and not delivered yet */
+	size_t came_bulk;		 /* bytes of bulk data in these */
 	bool dead, garbage;		 /* garbage: that is why it broke */
 	void *session;			 /* the transport's own */
 	char trouble[128];		 /* the transport's word for an error that has no errno */

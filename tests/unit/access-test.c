@@ -391,6 +391,7 @@ static void run(task_fn *fn)
 	}
 TEST(access_answers_like_the_kernel_and_asks_for_groups_only_if_needed, access_like_the_kernel)
 TEST(each_operation_is_allowed_or_refused_like_by_the_kernel, deeds_like_the_kernel)
+TEST(many_groups_are_judged_as_by_a_walk_through_them, groups_like_a_walk)
 TEST(open_files_keep_the_right_they_were_opened_with, open_files)
 TEST(who_writes_or_truncates_takes_setuid_away, setuid_is_lost)
 TEST(a_forged_request_gets_no_more_than_an_honest_one, tricks)
@@ -413,6 +414,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(access_answers_like_the_kernel_and_asks_for_groups_only_if_needed),
 		cmocka_unit_test(each_operation_is_allowed_or_refused_like_by_the_kernel),
+		cmocka_unit_test(many_groups_are_judged_as_by_a_walk_through_them),
 		cmocka_unit_test(open_files_keep_the_right_they_were_opened_with),
 		cmocka_unit_test(a_forged_request_gets_no_more_than_an_honest_one),
 		cmocka_unit_test(who_writes_or_truncates_takes_setuid_away),

@@ -45,4 +45,7 @@ const char *object_text(const struct object *);	  /* the same buffer each time *
 
 /* ---- access-test-deeds.c ---- */
 void deeds_like_the_kernel(void *tree); /* a task_fn */
+
+/* ---- access-test-groups.c ---- */
+void groups_like_a_walk(void *tree); /* a task_fn */
 #endif

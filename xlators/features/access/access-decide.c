@@ -14,22 +14,6 @@ bool is_root(const struct request *rq)
 	return request_is_root(rq);
 }
 
-int in_group(struct request *rq, gid_t gid)
-{
-	const gid_t *groups;
-	int count;
-
-	if (rq->gid == gid)
-		return 1;
-	count = request_groups(rq, &groups);
-	if (count < 0)
-		return count;
-	for (int i = 0; i < count; i++)
-		if (groups[i] == gid)
-			return 1;
-	return 0;
-}
-
 /* ---- permission bits ---- */
 
 struct group_class { /* what the entries for groups say, with those apart of which membership isn't known */
@@ -40,7 +24,7 @@ struct group_class { /* what the entries for groups say, with those apart of whi
 
 static void ask_group(struct request *rq, struct group_class *g, gid_t gid, bool grants)
 {
-	int member = in_group(rq, gid);
+	int member = request_in_group(rq, gid);
 
 	if (member < 0) {
 		g->error = member;
@@ -69,28 +53,21 @@ static bool allows(unsigned perm, unsigned want)
 	return (perm & want) == want;
 }
 
-static gid_t group_of(const struct facts *f, const struct acl_entry *e)
+/* Each group once, and whether some entry about it grants; until one does that the caller is in. */
+static void ask_groups(struct request *rq, const struct facts *f, unsigned mask, unsigned want, struct group_class *g)
 {
-	return e->tag == ACL_GROUP ? e->id : f->gid;
-}
+	for (uint32_t i = f->first_group, next; i < f->entries && !g->granted; i = next) {
+		bool grants = false;
 
-static bool is_group(const struct acl_entry *e)
-{
-	return e->tag == ACL_GROUP_OBJ || e->tag == ACL_GROUP;
-}
-
-/* Several entries may be about one group. */
-static bool group_grants(const struct facts *f, gid_t gid, unsigned mask, unsigned want)
-{
-	for (uint32_t i = 0; i < f->entries; i++)
-		if (is_group(&f->entry[i]) && group_of(f, &f->entry[i]) == gid && allows(f->entry[i].perm & mask, want))
-			return true;
-	return false;
+		for (next = i; next < f->entries && f->entry[next].id == f->entry[i].id; next++)
+			grants |= allows(f->entry[next].perm & mask, want);
+		ask_group(rq, g, f->entry[i].id, grants);
+	}
 }
 
 static unsigned acl_mask(const struct facts *f)
 {
-	for (uint32_t i = 0; i < f->entries; i++)
+	for (uint32_t i = 0; i < f->first_group; i++)
 		if (f->entry[i].tag == ACL_MASK)
 			return f->entry[i].perm;
 	return 7;
@@ -101,16 +78,15 @@ static int decide_acl(struct request *rq, const struct facts *f, unsigned want)
 	struct group_class g = { 0 };
 	unsigned mask = acl_mask(f), other = 0;
 
-	for (uint32_t i = 0; i < f->entries; i++) {
+	for (uint32_t i = 0; i < f->first_group; i++) {
 		const struct acl_entry *e = &f->entry[i];
 
 		if (e->tag == ACL_USER && e->id == rq->uid)
 			return allows(e->perm & mask, want) ? 0 : -EACCES;
-		if (is_group(e))
-			ask_group(rq, &g, group_of(f, e), group_grants(f, group_of(f, e), mask, want));
 		if (e->tag == ACL_OTHER)
 			other = e->perm;
 	}
+	ask_groups(rq, f, mask, want, &g);
 	return group_verdict(&g, allows(other, want));
 }
 
@@ -217,7 +193,7 @@ static int decide_chown(struct request *rq, const struct facts *f, const struct 
 		return -EPERM;
 	if (set->gid == f->gid)
 		return 0;
-	member = in_group(rq, set->gid);
+	member = request_in_group(rq, set->gid);
 	return member < 0 ? member : member ? 0 : -EPERM;
 }
 
@@ -230,7 +206,7 @@ static int decide_chmod(struct request *rq, const struct facts *f, struct setatt
 		return -EPERM;
 	if (!(set->mode & S_ISGID))
 		return 0;
-	member = in_group(rq, set->valid & SET_GID ? set->gid : f->gid);
+	member = request_in_group(rq, set->valid & SET_GID ? set->gid : f->gid);
 	if (member < 0)
 		return member;
 	if (!member)
@@ -404,7 +380,7 @@ int create_mode(struct request *rq, struct xlator *x, struct inode *parent, mode
 		return err;
 	if (!(f->mode & S_ISGID))
 		return 0;
-	member = in_group(rq, f->gid);
+	member = request_in_group(rq, f->gid);
 	if (member < 0)
 		return member;
 	if (!member)

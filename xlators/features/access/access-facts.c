@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of each object: mode, owner and ACL, kept until a change passes through this translator. */
+#include <linux/posix_acl.h>
+
 #include "access.h"
 
 struct node {		      /* slot of an inode */
@@ -115,6 +117,39 @@ struct facts *facts_get(struct request *rq, struct xlator *x, struct inode *inod
 	return f ? f : load(rq, x, n, inode, version, err);
 }
 
+static struct acl_entry entry_at(const struct facts *f, const uint8_t *at)
+{
+	struct acl_entry e = { at[0] | at[1] << 8, at[2] | at[3] << 8,
+			       at[4] | at[5] << 8 | at[6] << 16 | (uint32_t)at[7] << 24 };
+
+	if (e.tag == ACL_GROUP_OBJ)
+		e.id = f->gid;
+	return e;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct acl_entry *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Those about groups from the end on, and sorted while nobody else knows the facts: no decision has to search for the others about a
+ * group, where they may be thousands. */
+static void fill_acl(struct facts *f, const uint8_t *form)
+{
+	uint32_t others = 0;
+
+	f->first_group = f->entries;
+	for (uint32_t i = 0; i < f->entries; i++) {
+		struct acl_entry e = entry_at(f, form + 8 * (size_t)i);
+		bool group = e.tag == ACL_GROUP_OBJ || e.tag == ACL_GROUP;
+
+		f->entry[group ? --f->first_group : others++] = e;
+	}
+	qsort(f->entry + f->first_group, f->entries - f->first_group, sizeof(f->entry[0]), by_id);
+}
+
 /* The form of the xattr: a version (2), then entries of tag, permissions and id, all little-endian (linux/posix_acl_xattr.h).
  * A form that nobody could have set is an error, for guessing would be worse. */
 static struct facts *with_acl(const struct facts *plain, const struct blob *value)
@@ -129,12 +164,8 @@ static struct facts *with_acl(const struct facts *plain, const struct blob *valu
 	if (!f)
 		return NULL;
 	f->acl_known = true;
-	for (uint32_t i = 0; i < entries; i++) {
-		const uint8_t *at = form + 4 + 8 * (size_t)i;
-
-		f->entry[i] = (struct acl_entry){ at[0] | at[1] << 8, at[2] | at[3] << 8,
-						  at[4] | at[5] << 8 | at[6] << 16 | (uint32_t)at[7] << 24 };
-	}
+	if (entries)
+		fill_acl(f, form + 4);
 	return f;
 }
 

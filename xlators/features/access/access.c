@@ -324,7 +324,7 @@ int drop_setgid(struct request *rq, struct xlator *x, struct inode *inode, const
 	f = facts_get(rq, x, inode, &err);
 	if (!f || !(f->mode & S_ISGID))
 		return f ? 0 : err;
-	member = in_group(rq, f->gid);
+	member = request_in_group(rq, f->gid);
 	if (member)
 		return member < 0 ? member : 0;
 	set.set.mode = f->mode & 07777 & ~S_ISGID;

@@ -21,6 +21,9 @@ struct facts { /* never changed once made, so it is read without a lock */
 	uint32_t mode, uid, gid;
 	bool acl_known;
 	uint32_t entries; /* of the ACL; 0: none */
+	/* The entry from which on they are about groups, sorted by these, the object's own (ACL_GROUP_OBJ) with its number as id: so those
+	 * about one group, of which there may be several, are next to each other. The others are as they came. */
+	uint32_t first_group;
 	struct acl_entry entry[];
 };
 struct access {
@@ -45,8 +48,6 @@ void access_forget_inode(struct xlator *, struct inode *, void *slot);
 
 /* ---- access-decide.c: 0, -EACCES, -EPERM, -ENEEDGROUPS or what went wrong ---- */
 bool is_root(const struct request *);
-/* 1 if the caller is in the group, 0 if not, or -errno. */
-int in_group(struct request *, gid_t);
 int decide(struct request *, struct xlator *, struct inode *, unsigned want);
 /* 0 if the caller owns the object (or is root), else -EPERM. */
 int decide_owner(struct request *, struct xlator *, struct inode *);

@@ -16,27 +16,13 @@ struct inherited {
 	mode_t mode; /* type and permissions; without the umask where there is no default ACL */
 };
 
-static int in_group(struct request *rq, gid_t gid)
-{
-	const gid_t *groups;
-	int count;
-
-	if (rq->gid == gid)
-		return 1;
-	count = request_groups(rq, &groups);
-	for (int i = 0; i < count; i++)
-		if (groups[i] == gid)
-			return 1;
-	return count < 0 ? count : 0;
-}
-
 int sgid_check(struct request *rq, gid_t gid, mode_t *mode)
 {
 	int member;
 
 	if (request_is_root(rq) || !(*mode & S_ISGID))
 		return 0;
-	member = in_group(rq, gid);
+	member = request_in_group(rq, gid);
 	if (member < 0)
 		return member;
 	if (!member)
