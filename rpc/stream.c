@@ -7,7 +7,7 @@
 
 /* A receive takes AHEAD bytes beyond the record that has begun: enough for many small ones. While large bulk parts come, it takes
  * AHEAD_BULK instead: about a head, so that the bulk itself lands in its buffer and not here, to be copied. */
-enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, TURN_BULK = 1 << 20, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
+enum { AHEAD = 16384, AHEAD_BULK = 256, ROUNDS = 8, TURNS = 8, TURN_BYTES = 1 << 20, LINGER = 65536, LAST_FRAGMENT = 1 << 31 };
 
 struct outgoing {
 	struct outgoing *next;
@@ -110,14 +110,9 @@ static int begin(struct stream *s, const char *in, uint32_t have, const char **w
 	return s->part ? 1 : -1;
 }
 
-static uint32_t bulk_of(const struct record *r)
-{
-	return r->bulk ? r->bulk->size : 0;
-}
-
 static uint32_t part_bulk_missing(const struct stream *s)
 {
-	return bulk_of(s->part) - s->part_bulk;
+	return (s->part->bulk ? s->part->bulk->size : 0) - s->part_bulk;
 }
 
 /* Moves `size` bytes, or as many as the record still lacks. */
@@ -135,13 +130,18 @@ static uint32_t fill(struct stream *s, const char *bytes, uint32_t size)
 	return words + bulk;
 }
 
+static size_t bytes_of(const struct record *r)
+{
+	return r->size + (r->bulk ? r->bulk->size : 0);
+}
+
 static bool complete(struct stream *s)
 {
 	if (s->part_size < s->part->size || part_bulk_missing(s))
 		return false;
 	*s->came_end = s->part;
 	s->came_end = &s->part->next;
-	s->came_bulk += bulk_of(s->part);
+	s->came_bytes += bytes_of(s->part);
 	s->part = NULL;
 	return true;
 }
@@ -239,30 +239,31 @@ static struct record *next_came(struct stream *s)
 	struct record *r = s->came;
 
 	s->came = r->next;
-	s->came_bulk -= bulk_of(r);
+	s->came_bytes -= bytes_of(r);
 	if (!s->came)
 		s->came_end = &s->came;
 	return r;
 }
 
-/* A few receives bring hundreds of short records, and any of them may be one too many for who gets them: the others wait. */
+/* A few receives bring hundreds of short records, and any of them may be one too many for who gets them: the others wait. Of who has hung up all is
+ * delivered, for it will not come again, and behind it is the end. */
 static void deliver(struct stream *s)
 {
 	struct record *r;
 
-	while (s->came && may_read(s)) {
+	while (s->came && (s->hung_up || may_read(s))) {
 		r = next_came(s);
 		s->got(s, r);
 	}
 }
 
-/* One turn: what a few receives bring, and not much more than TURN_BULK, is delivered before more is taken, however fast the peer sends. */
+/* One turn: what a few receives bring, and not much more than TURN_BYTES, is delivered before more is taken, however fast the peer sends. */
 static int read_turn(struct stream *s)
 {
 	const char *why = NULL;
 	int more = 1;
 
-	for (int i = 0; more > 0 && i < ROUNDS && s->came_bulk < TURN_BULK; i++)
+	for (int i = 0; more > 0 && i < ROUNDS && s->came_bytes < TURN_BYTES; i++)
 		more = receive(s, &why);
 	deliver(s);
 	if (more < 0 && !s->dead) {
@@ -471,22 +472,14 @@ static void watch_unsent(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void drop_came(struct stream *s)
-{
-	while (s->came)
-		record_free(next_came(s));
-}
-
-/* What came before is delivered first; while that waits nothing more is taken. Of who has hung up it need not wait, for nobody would hear of what becomes
- * of it; what is looked for is the end. What the transport holds is taken in some turns more; after that other streams have theirs. */
-static void read_ready(struct stream *s, bool hung_up)
+/* What came before is delivered first; while that waits nothing more is taken. What the transport holds is taken in some turns more; after that
+ * other streams have theirs. */
+static void read_ready(struct stream *s)
 {
 	int more = 1;
 
 	deliver(s);
-	if (hung_up)
-		drop_came(s);
-	if (!s->dead && !s->came)
+	if (!s->dead && (s->hung_up || (!s->came && may_read(s))))
 		more = read_turn(s);
 	for (int i = 0; more > 0 && !s->dead && !s->came && i < TURNS && has_pending(s) && may_read(s); i++)
 		more = read_turn(s);
@@ -523,8 +516,9 @@ static void ready(struct watch *w, uint32_t events)
 	}
 	if (s->dead)
 		return;
+	s->hung_up = events & (EPOLLHUP | EPOLLERR);
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP) || is_held(s))
-		read_ready(s, events & (EPOLLHUP | EPOLLERR));
+		read_ready(s);
 	if (s->dead)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -645,7 +639,8 @@ void stream_close(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 	record_free(s->part);
 	s->part = NULL;
-	drop_came(s);
+	while (s->came)
+		record_free(next_came(s));
 	free(s->in);
 	s->in = NULL;
 }

@@ -66,8 +66,8 @@ struct stream {
 	char *in;		       /* what has come of the next one's head */
 	uint32_t in_size, ahead;
 	struct record *came, **came_end; /* complete, and not delivered yet */
-	size_t came_bulk;		 /* bytes of bulk data in these */
-	bool dead, garbage;		 /* garbage: that is why it broke */
+	size_t came_bytes;		 /* of these */
+	bool dead, garbage, hung_up;	 /* garbage: that is why it broke; hung_up: the peer takes no answer any more */
 	void *session;			 /* the transport's own */
 	char trouble[128];		 /* the transport's word for an error that has no errno */
 	bool alerted;			 /* and it has told the peer of it, as the last it says */
@@ -95,7 +95,7 @@ int stream_send(struct stream *, void *head, uint32_t size, struct buffer *const
 size_t stream_queued(struct stream *);
 /* From now on they are also in that sum, which is there until the stream is closed. */
 void stream_count_queued(struct stream *, atomic_size_t *together);
-/* No more is taken until it is called with false; called by `got`, that one was the last. */
+/* No more is taken until it is called with false; called by `got`, that one was the last, but of who has hung up. */
 void stream_pause(struct stream *, bool);
 /* For `broken`: true if the transport has told the peer why this is its end. A socket that is closed with bytes unread, or to which more come,
  * is reset by the kernel, and a peer that hears of that first does not read what was said (RFC 9293, section 3.6.1; RFC 9112, section 9.6,

@@ -222,8 +222,7 @@ static void the_end_is_seen_though_something_waits(void **state)
 	assert_true(EVENTUALLY(atomic_load(&e.got) == 3));
 	close(fd[1]);
 	assert_true(EVENTUALLY(atomic_load(&e.broken) == 1));
-	on_loop(NULL, NULL);
-	assert_int_equal(atomic_load(&e.got), 3);
+	assert_int_equal(atomic_load(&e.got), SHORT); /* what needs no answer is done, too */
 	end(&e);
 }
 

@@ -719,6 +719,18 @@ static void answer(struct connection *c, const struct problem *p, struct wire_we
 	stream_send(&c->stream, head, size, NULL, 0);
 }
 
+/* Unless it is paused by now, as much is being done for its session. */
+static void begin_reading(struct connection *c)
+{
+	const struct session_channel *ch;
+
+	pthread_mutex_lock(&c->session->lock);
+	ch = c->session->channel[c->channel];
+	if (ch->connection != c || !ch->paused)
+		stream_pause(&c->stream, false);
+	pthread_mutex_unlock(&c->session->lock);
+}
+
 static void arrive(void *arg)
 {
 	struct connection *c = arg;
@@ -731,7 +743,7 @@ static void arrive(void *arg)
 	if (stream_watch(&c->stream, c->shard))
 		connection_refuse(c, "out of memory"); /* swept with the session */
 	else
-		stream_pause(&c->stream, false);
+		begin_reading(c);
 	connection_unref(c);
 }
 

@@ -194,7 +194,8 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 	struct work *w = NULL;
 	struct slot *slot;
 
-	if (s->ending || ch->connection != c) /* what an older connection still brings is not done */
+	/* What an older connection still brings is not done; nor is what it brought that has hung up, if it was not to be read from. */
+	if (s->ending || ch->connection != c || (ch->paused && c->stream.hung_up))
 		return NULL;
 	slot = slot_of(ch, at);
 	*why = "a call in a slot that does not exist";
