@@ -23,6 +23,7 @@
 #include "path.h"
 #include "port.h"
 #include "secret.h"
+#include "task.h"
 
 enum { STOP_SECONDS = 30, PORT = 24006, BRICKS = 3 };
 static const char server_name[] = "local", volume[] = "demo";
@@ -156,8 +157,9 @@ static int write_memory(const struct demo *d, struct problem *p)
 	return err;
 }
 
-/* A stratusd that has the store but can't be asked: it has another run directory, or is another user's. */
-static int check_strangers(const struct demo *d, struct problem *p)
+enum { DYING_MS = 5000 };
+
+static bool store_is_taken(const struct demo *d)
 {
 	cleanup_path char *path = demo_file(d, "state/store/lock");
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -165,7 +167,18 @@ static int check_strangers(const struct demo *d, struct problem *p)
 
 	if (fd >= 0)
 		close(fd);
-	if (!is_taken || demo_server(d))
+	return is_taken;
+}
+
+/* A stratusd that has the store but can't be asked: it has another run directory, or is another user's. One that was killed may have it for a moment
+ * after its last answer. */
+static int check_strangers(const struct demo *d, struct problem *p)
+{
+	if (demo_server(d))
+		return 0;
+	for (uint64_t end = clock_ns() + DYING_MS * 1000000ull; store_is_taken(d) && clock_ns() < end;)
+		usleep(20000);
+	if (!store_is_taken(d))
 		return 0;
 	return problem_set(
 		p, EBUSY,

@@ -137,6 +137,11 @@ bill() { "$STRATUS" usage --stratusd "$(tenants status --json | json 'd["server-
 [ "$(tenants status --json | json '[(m["tenant"], m["mounted"]) for m in d["mounts"]]')" = "[('acme', True), ('globex', True)]" ] || fail "status --json: $(tenants status --json)"
 ! tenants --tenants initech 2>/dev/null || fail "another tenant was taken"
 tenants stop >/dev/null && tenants >/dev/null || fail "it does not start again"
+tenants stop >/dev/null
+flock "$T/state/store/lock" sleep 1 & # as a server that was killed, until the kernel has done with it
+still_taken() { ! flock -n "$T/state/store/lock" true; }
+wait_until 10 still_taken || fail "nobody has the lock"
+tenants >/dev/null || fail "it does not start after one that was just dying"
 [ "$(stat -c %s "$TM/acme/file")" = 100000 ] || fail "the data did not stay"
 tenants stop --purge >/dev/null
 [ ! -e "$T" ] && [ ! -e "$TM/acme" ] || fail "purge has left $(ls "$T" "$TM")"

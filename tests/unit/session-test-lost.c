@@ -187,3 +187,69 @@ void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **test)
 	stop(&client);
 	stop(&server);
 }
+
+/* ---- a connection that is lost while files are opened again ---- */
+
+static void the_server_has_forgotten(struct halter *h)
+{
+	behind_a_halter(h, "");
+	task_call(open_locked, NULL);
+	atomic_store(&h->keep[UP], true); /* all but greetings */
+	stop(&server);
+	memset(disk->held, 0, sizeof(disk->held));
+	start_server("");
+}
+
+static void lose_it_then(void *arg)
+{
+	struct halter *h = arg;
+	struct aside a = { .fn = write_one };
+
+	start_aside(&a);
+	UNTIL(atomic_load(&h->keeps)); /* the first file's */
+	command(client, "drop-connections");
+	atomic_store(&h->keep[UP], false);
+	UNTIL(atomic_load(&a.done));
+	assert_int_equal(counter(client, "lost locks: "), 0);
+	assert_int_equal(open_files(file), 1);
+	release(file);
+	assert_int_equal(remove_file("once"), 0);
+}
+
+/* Who recovers is who would take the connection down: waiting for an answer it would do so for ever, and all requests with it. */
+void a_connection_lost_while_files_are_opened_again_is_made_again(void **test)
+{
+	struct halter h;
+
+	(void)test;
+	the_server_has_forgotten(&h);
+	task_call(lose_it_then, &h);
+	end(&h);
+}
+
+static void is_recovering(void *arg)
+{
+	struct halter *h = arg;
+
+	UNTIL(atomic_load(&h->keeps));
+}
+
+static void remove_it(void *arg)
+{
+	(void)arg;
+	assert_int_equal(remove_file("once"), 0);
+}
+
+void a_client_stops_while_the_brick_does_not_open_its_files_again(void **test)
+{
+	struct halter h;
+
+	(void)test;
+	the_server_has_forgotten(&h);
+	task_call(is_recovering, &h);
+	file_unref(file);
+	stop(&client);
+	start_client("");
+	task_call(remove_it, NULL);
+	end(&h);
+}

@@ -703,6 +703,8 @@ int main(void)
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
 		cmocka_unit_test(a_release_that_has_no_answer_is_sent_until_it_has_one),
 		cmocka_unit_test(a_lock_that_is_granted_through_what_was_released_is_not_kept),
+		cmocka_unit_test(a_connection_lost_while_files_are_opened_again_is_made_again),
+		cmocka_unit_test(a_client_stops_while_the_brick_does_not_open_its_files_again),
 		cmocka_unit_test(who_does_not_wait_for_a_brick_tells_why_it_is_not_reached),
 		cmocka_unit_test(a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of),
 		cmocka_unit_test(a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on),

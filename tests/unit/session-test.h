@@ -58,6 +58,8 @@ void start_aside_at(unsigned shard, struct aside *);
 void a_release_that_has_no_answer_is_sent_until_it_has_one(void **);
 void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **);
 void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **);
+void a_connection_lost_while_files_are_opened_again_is_made_again(void **);
+void a_client_stops_while_the_brick_does_not_open_its_files_again(void **);
 /* session-test-held.c */
 void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
 void what_is_held_back_is_done_when_the_server_stops(void **);

@@ -141,6 +141,20 @@ static void number_call(struct channel *ch, struct call *call)
 	call->incarnation = 0;
 }
 
+/* The brick, if it has done it, knows it by that number, and does not open the file twice. */
+static bool number_as_before(struct channel *ch, struct call *call)
+{
+	uint32_t xid = ch->unsure.xid;
+
+	ch->unsure.xid = 0;
+	if (!xid || ch->unsure.incarnation != ch->incarnation || (xid & ((1 << WIRE_SLOT_BITS) - 1)) != call->slot)
+		return false;
+	call->xid = xid;
+	call->flags = 0;
+	call->incarnation = ch->incarnation;
+	return true;
+}
+
 static void wake_first(struct channel *ch)
 {
 	struct call *first = ch->waiting;
@@ -220,9 +234,15 @@ void channel_set_state(struct channel *ch, enum channel_state state)
 	}
 }
 
+/* An early call is the keeper's own: nobody but this call itself takes the connection down, or sees that it is lost. */
+static bool is_over(const struct channel *ch, const struct call *call)
+{
+	return call->early && (ch->lost || atomic_load(&ch->remote->stopping));
+}
+
 static bool usable(const struct channel *ch, const struct call *call)
 {
-	return ch->state == CHANNEL_UP || (call->early && ch->state == CHANNEL_RECOVERING);
+	return ch->state == CHANNEL_UP || (call->early && ch->state == CHANNEL_RECOVERING && !is_over(ch, call));
 }
 
 static int wait_unlocked(struct channel *ch, uint64_t deadline)
@@ -396,6 +416,8 @@ static int wait_reply(struct channel *ch, struct call *call)
 	int err = 0;
 
 	while (!call->reply && !call->lost && !err) {
+		if (is_over(ch, call))
+			return -ENOTCONN;
 		err = wait_unlocked(ch, deadline);
 		if (err == -ECANCELED && !call->cancelled) {
 			cancel(ch, call);
@@ -428,7 +450,7 @@ static int exchange(struct channel *ch, struct call *call)
 		err = wait_usable(ch, call);
 		if (err)
 			break;
-		if (fresh)
+		if (fresh && !(call->early && number_as_before(ch, call)))
 			number_call(ch, call);
 		err = send_call(ch, call);
 		if (!err)
@@ -582,7 +604,11 @@ static int channel_call(struct channel *ch, struct request *rq, int fop, const v
 	if (session)
 		*session = call.incarnation;
 	pthread_mutex_lock(&ch->lock);
-	give_slot(ch, &call);
+	if (early && call.incarnation && !call.reply && !(fop_info[fop].flags & FOP_WAITS)) {
+		ch->unsure.xid = call.xid;
+		ch->unsure.incarnation = call.incarnation;
+	}
+	give_slot(ch, &call); /* the next one gets the same: they are a stack */
 	pthread_mutex_unlock(&ch->lock);
 	record_free(call.reply);
 	if (call.cancelled)
@@ -643,6 +669,7 @@ int channel_init(struct channel *ch, struct remote *r, unsigned number)
 void channel_finish(struct channel *ch)
 {
 	record_free(ch->answer);
+	file_unref(ch->unsure.file);
 	free(ch->wait_slot);
 	free(ch->scratch);
 	pthread_mutex_destroy(&ch->lock);

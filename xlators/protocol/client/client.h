@@ -60,6 +60,12 @@ struct channel {
 	uint32_t room;
 	uint64_t requests, resent, cancels, bytes_in, bytes_out; /* bytes: of earlier connections */
 	bool turned;
+	/* What was asked early when the connection was lost, and has no answer: the brick may have opened the file. Of who holds remote.recovery. */
+	struct {
+		uint32_t xid; /* 0: nothing */
+		uint64_t incarnation;
+		struct file *file;
+	} unsure;
 };
 
 struct remote {
@@ -101,7 +107,8 @@ void channel_finish(struct channel *);
 int remote_call(struct remote *, struct request *, int fop, const void *in, void *out);
 /* The same; *session is the incarnation of the session in which it was done. */
 int remote_call_in(struct remote *, struct request *, int fop, const void *in, void *out, uint64_t *session);
-/* The same on a channel that is just being made ready. */
+/* The same on a channel that is just being made ready, by its keeper, which holds remote.recovery. -ENOTCONN as soon as the connection is lost. What was sent then, but for
+ * a lock, is in channel.unsure, and in the same session the next early call has to be the same one. */
 int channel_call_early(struct channel *, struct request *, int fop, const void *in, void *out);
 void channel_set_state(struct channel *, enum channel_state); /* with the lock held; wakes who waits */
 unsigned channel_waiting(const struct channel *); /* calls that are not sent yet, for the brick or a slot; with the lock held */
@@ -138,6 +145,8 @@ void remote_file_remove(struct remote *, struct remote_file *);
 int remote_file_reopen(struct remote *, struct channel *early, struct file *, uint64_t incarnation);
 /* Brings files and locks into a session that was made anew. */
 int remote_recover(struct remote *, struct channel *);
+/* Another channel has to go on with the recovery into this one's session: it alone can find out what it opened there. */
+bool remote_is_unsure(struct remote *, const struct channel *besides);
 
 /* held.c: locks that the brick has granted */
 int held_set(struct remote_inode *, const struct file *, const struct lock *, uint64_t incarnation);

@@ -349,6 +349,27 @@ static int say_reclaimed(struct channel *ch)
 	return send_message(ch, XID_RECLAIMED, WIRE_RECLAIMED, NULL, NULL);
 }
 
+static int recover_locked(struct channel *ch)
+{
+	struct remote *r = ch->remote;
+	int err;
+
+	if (r->recovered == ch->incarnation)
+		return 0;
+	if (remote_is_unsure(r, ch))
+		return fail(ch, false, "the brick at %s waits for the connection on which files were being reopened%s", "");
+	set_state(ch, CHANNEL_RECOVERING);
+	err = remote_recover(r, ch);
+	if (!err && r->recovered)
+		err = say_reclaimed(ch);
+	pthread_mutex_lock(&r->lock);
+	r->sessions_lost += !err && r->recovered;
+	r->recovered = err ? r->recovered : ch->incarnation;
+	r->recovering = r->recovered; /* what came to nothing may have been a session that is over already */
+	pthread_mutex_unlock(&r->lock);
+	return err ? fail(ch, false, "the brick at %s was lost again while files were reopened%s", "") : 0;
+}
+
 /* Files and locks, once per session, whichever channel is first. */
 static int recover(struct channel *ch)
 {
@@ -357,19 +378,9 @@ static int recover(struct channel *ch)
 
 	if (err)
 		return err;
-	if (r->recovered != ch->incarnation) {
-		set_state(ch, CHANNEL_RECOVERING);
-		err = remote_recover(r, ch);
-		if (!err && r->recovered)
-			err = say_reclaimed(ch);
-		pthread_mutex_lock(&r->lock);
-		r->sessions_lost += !err && r->recovered;
-		r->recovered = err ? r->recovered : ch->incarnation;
-		r->recovering = r->recovered; /* what came to nothing may have been a session that is over already */
-		pthread_mutex_unlock(&r->lock);
-	}
+	err = recover_locked(ch);
 	task_unlock(&r->recovery);
-	return err ? fail(ch, false, "the brick at %s was lost again while files were reopened%s", "") : 0;
+	return err;
 }
 
 static void count_up(struct remote *r, int by)

@@ -362,6 +362,44 @@ static struct file **open_files(struct remote *r, size_t *count)
 	return list;
 }
 
+/* The one whose opening had no answer is first (see channel_call_early). */
+static int recover_unsure(struct remote *r, struct channel *ch, uint64_t incarnation)
+{
+	struct file *file = ch->unsure.file;
+	int err;
+
+	if (!file)
+		return 0;
+	err = recover_file(r, ch, file, incarnation);
+	if (err && ch->unsure.xid)
+		return err;
+	ch->unsure.file = NULL;
+	file_unref(file);
+	return err;
+}
+
+bool remote_is_unsure(struct remote *r, const struct channel *besides)
+{
+	bool yes = false;
+
+	for (unsigned i = 0; i < r->channels; i++) {
+		const struct channel *ch = &r->channel[i];
+
+		yes |= ch != besides && ch->unsure.xid && ch->unsure.incarnation == besides->incarnation;
+	}
+	return yes;
+}
+
+static void forget_unsure(struct remote *r)
+{
+	for (unsigned i = 0; i < r->channels; i++) {
+		struct channel *ch = &r->channel[i];
+
+		file_unref(ch->unsure.file);
+		memset(&ch->unsure, 0, sizeof(ch->unsure));
+	}
+}
+
 int remote_recover(struct remote *r, struct channel *ch)
 {
 	uint64_t incarnation = ch->incarnation;
@@ -373,14 +411,18 @@ int remote_recover(struct remote *r, struct channel *ch)
 	r->recovering = incarnation; /* before the files are listed: see client_setlk */
 	pthread_mutex_unlock(&r->lock);
 	file = open_files(r, &count);
-	err = file ? 0 : -ENOMEM;
-
+	err = file ? recover_unsure(r, ch, incarnation) : -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		if (!err)
+		if (!err) {
 			err = recover_file(r, ch, file[i], incarnation);
+			if (err && ch->unsure.xid)
+				ch->unsure.file = file_ref(file[i]);
+		}
 		file_unref(file[i]);
 	}
 	free(file);
+	if (!err)
+		forget_unsure(r);
 	if (!err && count)
 		log_info(r->x, NULL, "the brick has a new session: %zu open files and their locks were brought into it", count);
 	return err;
