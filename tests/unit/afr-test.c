@@ -291,6 +291,113 @@ static void taken_when_a_member_has_left(void *arg)
 	tree_release(&tree, file);
 }
 
+/* ---- members whose disks fail ---- */
+
+static unsigned reports(void)
+{
+	char *text = NULL;
+	unsigned count;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	tree.at->type->dump(tree.at, f);
+	fclose(f);
+	count = (unsigned)atoi(strstr(text, "members reported: ") + strlen("members reported: "));
+	free(text);
+	return count;
+}
+
+/* fn ends with the view without that member, for which it asks. */
+static void is_done_without(char *ill, char *view, task_fn *fn)
+{
+	struct taker t = { 1 };
+	unsigned before = reports();
+
+	CHECK_INT(task_spawn(NULL, fn, &t), 0);
+	while (reports() == before && t.result == 1)
+		task_sleep_ms(1);
+	all_say("out", ill);
+	view_number(view);
+	while (t.result == 1)
+		task_sleep_ms(1);
+	CHECK_INT(t.result, 0);
+	CHECK_INT(reports() > before, true);
+}
+
+static int lock_of_stranger(int i, struct file *through)
+{
+	int err = lock(locks[i], through, lock_of(F_WRLCK, STRANGER));
+
+	if (!err)
+		CHECK_INT(lock(locks[i], through, lock_of(F_UNLCK, STRANGER)), 0);
+	return err;
+}
+
+static void give_back(void *arg)
+{
+	struct taker *t = arg;
+
+	t->result = lock(tree.at, file, lock_of(F_UNLCK, OWNER));
+}
+
+/* The first, which decides, or another. Then one fails that has it, as it is given back. */
+static void done_without(char *ill)
+{
+	struct open_in open = { .flags = O_RDWR };
+	struct open_out opened = { 0 };
+
+	CHECK_INT(make_file(), 0);
+	open.inode = file->inode;
+	CHECK_INT(tree_call(&tree, locks[1], FOP_open, &open, &opened), 0);
+	say(member[atoi(ill)], "ill", "1");
+	is_done_without(ill, "1", take);
+	CHECK_INT(lock_of_stranger(1, opened.file), -EAGAIN);
+	all_say("out", "-1");
+	view_number("2");
+	is_done_without(ill, "3", give_back);
+	CHECK_INT(lock_of_stranger(1, opened.file), 0);
+	fop_out_clear(FOP_open, &opened);
+	tree_release(&tree, file);
+}
+
+static void done_without_the_first(void *arg)
+{
+	(void)arg;
+	done_without("0");
+}
+
+static void done_without_the_last(void *arg)
+{
+	(void)arg;
+	done_without("2");
+}
+
+static void refused_where_all_fail(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	all_say("ill", "1");
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), -EIO);
+	CHECK_INT(reports(), 0);
+	all_say("ill", "0");
+	CHECK_INT(lock(tree.at, file, lock_of(F_WRLCK, OWNER)), 0);
+	tree_release(&tree, file);
+}
+
+static void a_lock_is_taken_and_given_back_without_a_member_whose_disk_fails(void **state)
+{
+	(void)state;
+	on_set(3, done_without_the_first);
+	on_set(3, done_without_the_last);
+}
+
+static void where_all_disks_fail_no_member_is_to_blame(void **state)
+{
+	(void)state;
+	on_set(3, refused_where_all_fail);
+	on_set(2, refused_where_all_fail);
+}
+
 static void a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view(void **state)
 {
 	(void)state;
@@ -443,6 +550,8 @@ int main(void)
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
+		cmocka_unit_test(a_lock_is_taken_and_given_back_without_a_member_whose_disk_fails),
+		cmocka_unit_test(where_all_disks_fail_no_member_is_to_blame),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
 		cmocka_unit_test(opening_to_write_waits_where_all_members_recover),

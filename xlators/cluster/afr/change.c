@@ -71,8 +71,7 @@ void afr_suspect(struct afr *a, const struct view *v, unsigned members, int err)
 	pthread_mutex_unlock(&a->lock);
 }
 
-/* Until there is another view; the old one is asked for again now and then, and the report repeated by the caller. */
-static void wait_for_view(struct afr *a, uint64_t epoch, uint64_t deadline)
+void afr_leave_view(struct afr *a, uint64_t epoch, uint64_t deadline)
 {
 	uint64_t until = clock_ns() + 300000000;
 	struct view v;
@@ -174,7 +173,7 @@ static int differ(struct changing *c, const struct view *v, const struct answers
 	pack_u64(&p, c->flight->sequence);
 	afr_tell(c->a, view_mask(v, MEMBER_BACK), REPLICA_FAILED, &p);
 	pack_free(&p);
-	wait_for_view(c->a, v->epoch, c->deadline);
+	afr_leave_view(c->a, v->epoch, c->deadline);
 	return 0;
 }
 
@@ -258,7 +257,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		break;
 	case SUSPECT:
 		afr_suspect(c->a, v, s.suspect | s.full, s.error);
-		wait_for_view(c->a, v->epoch, c->deadline);
+		afr_leave_view(c->a, v->epoch, c->deadline);
 		break;
 	case FAILED:
 		err = s.error ? s.error : -EIO;

@@ -160,10 +160,36 @@ static int lock_at(struct afr *a, struct request *rq, int member, const struct s
 	return err;
 }
 
-/* Takes it at the members, the most senior first, which decides; *done: where it was taken, or may have been: a member that refuses the
- * view has it nevertheless. A member that is BACK and can't find the file
+/* What the members said of a lock. */
+struct said {
+	unsigned done;	  /* where it was taken, or may have been: a member that refuses the view has it nevertheless */
+	unsigned told;	  /* where it was given back */
+	unsigned agreed;  /* those of the last view that are IN */
+	unsigned suspect; /* and those whose disks fail */
+	int why;
+	uint64_t give_up_ns; /* when that has to have an end; 0: no disk has failed */
+};
+
+static bool disk_fails(int err)
+{
+	return err == -EIO || err == -EROFS || err == -ENODEV || err == -ENXIO;
+}
+
+/* Of a member that is IN. 0: on to the next. */
+static int heard(struct said *s, int member, int err)
+{
+	if (disk_fails(err)) {
+		s->suspect |= 1u << member;
+		s->why = err;
+		return 0;
+	}
+	s->agreed |= err ? 0 : 1u << member;
+	return err == -ENAMELESS ? 0 : err;
+}
+
+/* Takes it at the members, the most senior first, which decides. A member that is BACK and can't find the file
  * gets its locks when it is opened there. */
-static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *done)
+static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, struct said *s)
 {
 	int err = 0;
 
@@ -176,17 +202,17 @@ static int take_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 		if (err)
 			break;
 		one = lock_at(a, rq, i, in, v->state[i] == MEMBER_IN);
-		*done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
+		s->done |= one && !other_view(one) && one != -ECANCELED ? 0 : 1u << i;
 		if (v->state[i] == MEMBER_IN || one == -ECANCELED)
-			err = one == -ENAMELESS ? 0 : one;
+			err = heard(s, i, one);
 		else if (one)
 			lock_differs(a, in->file, i);
 	}
 	return err;
 }
 
-/* Wherever the file is open; the most senior last. *told: who has heard of it. */
-static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, unsigned *told)
+/* Wherever the file is open; the most senior last. */
+static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, struct said *s)
 {
 	struct opened *o = opened_of(a, in->file);
 	unsigned others = others_with(o, v);
@@ -197,12 +223,12 @@ static int give_lock(struct afr *a, struct request *rq, const struct setlk_in *i
 
 		if (v->state[i] == MEMBER_IN) {
 			err = lock_at(a, rq, i, in, false);
-			*told |= err ? 0 : 1u << i;
-			err = err == -ENAMELESS ? 0 : err;
+			s->told |= err ? 0 : 1u << i;
+			err = heard(s, i, err);
 		} else if (others >> i & 1) {
 			bool missed = !(atomic_load(&a->up) >> i & 1) || lock_at(a, rq, i, in, false);
 
-			*told |= missed ? 0 : 1u << i;
+			s->told |= missed ? 0 : 1u << i;
 		}
 	}
 	return err;
@@ -239,6 +265,32 @@ static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *
 	task_shield(false);
 }
 
+/* Some have done it, and at others the disk fails, as with a change: those are reported, and it is done in a view without them. What was taken is given back before:
+ * the most senior that was asked is none now, and who asks one that is (it may get it) waits behind us at the others. */
+static int leave_out(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, struct said *s)
+{
+	if (!s->give_up_ns)
+		s->give_up_ns = afr_deadline(a, rq);
+	if (!s->agreed || clock_ns() >= s->give_up_ns)
+		return s->why;
+	if (in->lock.type != F_UNLCK) {
+		undo_lock(a, rq, in, s->done);
+		s->done = 0;
+	}
+	afr_suspect(a, v, s->suspect, s->why);
+	afr_leave_view(a, v->epoch, s->give_up_ns);
+	return -EVIEW;
+}
+
+static int ask_members(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, struct said *s)
+{
+	int err;
+
+	s->agreed = s->suspect = 0;
+	err = in->lock.type == F_UNLCK ? give_lock(a, rq, in, v, s) : take_lock(a, rq, in, v, s);
+	return !err && s->suspect ? leave_out(a, rq, in, v, s) : err;
+}
+
 /* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
 int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
@@ -246,8 +298,9 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	struct object *o = object_of(a, in->file->inode);
 	uint64_t deadline = afr_deadline(a, rq);
 	bool unlock = in->lock.type == F_UNLCK;
-	unsigned done = 0, told = 0, losses;
+	struct said said = { 0 };
 	struct brings before;
+	unsigned losses;
 	struct view v;
 	int err;
 
@@ -259,7 +312,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 	for (;;) {
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
-			err = unlock ? give_lock(a, rq, in, &v, &told) : take_lock(a, rq, in, &v, &done);
+			err = ask_members(a, rq, in, &v, &said);
 		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
 			break;
 		afr_view_stale(a, v.epoch);
@@ -268,10 +321,10 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 			break;
 	}
 	if (!err)
-		err = unlock ? lock_given_back(a, in->file, &in->lock, told, &before)
-			     : lock_taken(a, in->file, &in->lock, done, &before);
+		err = unlock ? lock_given_back(a, in->file, &in->lock, said.told, &before)
+			     : lock_taken(a, in->file, &in->lock, said.done, &before);
 	if (err && !unlock)
-		undo_lock(a, rq, in, done);
+		undo_lock(a, rq, in, said.done);
 	else if (!unlock)
 		lost_meanwhile(a, in, losses);
 	return err;
