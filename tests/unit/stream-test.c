@@ -173,6 +173,31 @@ static void what_came_with_one_receive_waits_while_it_is_paused(void **state)
 	close(fd[1]);
 }
 
+static void who_pauses_with_the_last_that_waited_is_not_read_from(void **state)
+{
+	enum { READ = SHORT * HEAD };
+	struct end e;
+	int fd[2];
+
+	(void)state;
+	connect_ends(fd);
+	begin(&e, fd[0]);
+	e.pause_at = 1;
+	say_many(fd[1]);
+	on_loop(watch, &e.stream);
+	assert_true(EVENTUALLY(atomic_load(&e.got) == 1));
+	say_many(fd[1]);
+	e.pause_at = SHORT;
+	stream_pause(&e.stream, false);
+	assert_true(EVENTUALLY(atomic_load(&e.got) == SHORT));
+	on_loop(NULL, NULL);
+	assert_int_equal(atomic_load(&e.stream.bytes_in), READ);
+	stream_pause(&e.stream, false);
+	assert_true(EVENTUALLY(atomic_load(&e.got) == 2 * SHORT));
+	end(&e);
+	close(fd[1]);
+}
+
 static void fetch(int fd, size_t bytes)
 {
 	static char room[1 << 16];
@@ -231,6 +256,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_asks_reads_while_much_of_its_own_waits),
 		cmocka_unit_test(what_came_with_one_receive_waits_while_it_is_paused),
+		cmocka_unit_test(who_pauses_with_the_last_that_waited_is_not_read_from),
 		cmocka_unit_test(who_leaves_its_answers_unread_is_not_answered_on_and_on),
 		cmocka_unit_test(the_end_is_seen_though_something_waits),
 	};
