@@ -56,6 +56,8 @@ list() { (cd "$1" && find . -mindepth 1 \( -type d -printf '%P %y %m %U %G %T@\n
 part_git() {
 	local git="git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c gc.auto=0 -c maintenance.auto=false"
 	export GIT_CONFIG_NOSYSTEM=1 HOME=$SCRATCH
+	# A file that is moved gets another ctime (doc/distribution.md), also between the two looks of `git status`, which then calls it modified.
+	[ -z "${SHUFFLING-}${MOVING-}" ] || git="$git -c core.trustctime=false"
 	$git config --global --add safe.directory '*'
 	$git init -q "$MNT/repository"
 	cp -a "$PART/." "$MNT/repository/"
@@ -70,11 +72,12 @@ part_git() {
 		$git merge -q other
 		$git gc -q
 		$git fsck --full --strict
-		test -z "$($git status --porcelain)"
+		$git status --porcelain | tee "$SCRATCH/status"
+		test ! -s "$SCRATCH/status" || { echo "git finds changes that nobody made"; return 1; }
 	)
 	$git clone -q --no-hardlinks "$MNT/repository" "$MNT/clone"
 	$git -C "$MNT/clone" fsck --full
-	test "$($git -C "$MNT/clone" rev-parse HEAD)" = "$($git -C "$MNT/repository" rev-parse HEAD)"
+	test "$($git -C "$MNT/clone" rev-parse HEAD)" = "$($git -C "$MNT/repository" rev-parse HEAD)" || { echo "the clone has another commit"; return 1; }
 	rm -rf "$MNT/repository" "$MNT/clone"
 }
 

@@ -183,6 +183,46 @@ PROPERTY(an_anchor_without_pointer_goes_if_the_file_has_other_names)
 	CHECK_INT(tree_getattr(&tree, "lost+found", &(struct attr){ 0 }), -ENOENT);
 }
 
+/* In `away` of that subvolume, with a layout by which it is at home at another. */
+static int make_left_home(int child, int home, char path[AWAY_DIR_PATH])
+{
+	struct layout l = { .version = 2, .home = (uint32_t)home, .count = 1, .member = { { (uint32_t)home, 1, 1 } } };
+	char text[GFID_TEXT], away[AWAY_DIR_PATH];
+	uint8_t bytes[LAYOUT_SIZE_MAX];
+	struct attr of;
+	int err;
+
+	at_brick(child);
+	tree_mkdir(&tree, DHT_HIDDEN "/away", 0777); /* if it is not there */
+	err = tree_mkdir(&tree, "left", 0755);
+	if (!err)
+		err = tree_setxattr(&tree, "left", DHT_LAYOUT_XATTR, bytes, (uint32_t)layout_encode(&l, bytes), 0);
+	if (!err)
+		err = tree_getattr(&tree, "left", &of);
+	snprintf(away, sizeof(away), DHT_HIDDEN "/away/%02x", of.gfid.bytes[0]);
+	tree_mkdir(&tree, away, 0777);
+	snprintf(path, AWAY_DIR_PATH, "%s/d.%s", away, gfid_text(&of.gfid, text));
+	return err ? err : tree_rename(&tree, "left", path, 0);
+}
+
+PROPERTY(what_is_left_where_a_directory_was_at_home_goes_if_it_is_empty)
+{
+	char path[AWAY_DIR_PATH], inside[AWAY_DIR_PATH + 8];
+
+	CHECK_INT(build_kept(), 0);
+	CHECK_INT(make_left_home(1, 2, path), 0);
+	CHECK(found_and_mended("shard", 1));
+	CHECK_INT(make_left_home(1, 2, path), 0);
+	snprintf(inside, sizeof(inside), "%s/file", path);
+	CHECK_INT(put(inside, "text"), 0);
+	CHECK(finds("repair wait=1", "shard", 1));
+	CHECK(!count("done "));
+	at_brick(1);
+	CHECK(reads(inside, "text"));
+	at("dht");
+	CHECK(is_kept());
+}
+
 PROPERTY(the_last_name_of_a_file_is_not_lost)
 {
 	const char *a = named(0, "a"), *b = named(1, "b");
@@ -819,6 +859,7 @@ int main(void)
 		cmocka_unit_test(what_waits_for_nothing_goes_with_its_anchor),
 		cmocka_unit_test(a_pointer_that_nobody_ends_is_ended),
 		cmocka_unit_test(a_mark_of_nobody_is_removed),
+		cmocka_unit_test(what_is_left_where_a_directory_was_at_home_goes_if_it_is_empty),
 		cmocka_unit_test(a_name_where_it_does_not_belong_is_called_otherwise),
 		cmocka_unit_test(one_file_at_two_subvolumes_is_told),
 		cmocka_unit_test(what_nobody_knows_is_told),

@@ -116,8 +116,19 @@ int judge_shards(struct fsck *f)
 	return err;
 }
 
-/* A directory in `away` without a pointer may be a shard that nobody names: whoever made it, or removed the others, died. *yes */
-int is_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
+/* It was at home there until its subvolume was to leave. When that is taken back what is left of it stays (distribution.md), and whoever removes the directory does not know of it. */
+static int has_left_home(struct fsck *f, int child, struct inode *dir, bool *yes)
+{
+	struct layout l;
+	int err = fsck_ask(f);
+
+	if (!err)
+		err = read_layout(f, child, dir, &l);
+	*yes = !err && l.version && l.home != (uint32_t)child;
+	return err;
+}
+
+static int is_born_as_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
 {
 	struct getxattr_in in = { .inode = dir, .name = DHT_PARENT_XATTR };
 	struct getxattr_out out = { 0 };
@@ -128,5 +139,15 @@ int is_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
 		err = getxattr_on(f->rq, f->d->x->child[child], &in, &out);
 	*yes = !err && !parent_decode(out.value.bytes, out.value.size, &p) && gfid_equal(&p.gfid, &dir->gfid);
 	fop_out_clear(FOP_getxattr, &out);
-	return err == -ENODATA || err == -ENOENT || err == -ESTALE ? 0 : err;
+	return err == -ENODATA ? 0 : err;
+}
+
+/* A directory in `away` without a pointer may be a shard that nobody names: whoever made it, or removed the others, died. *yes */
+int is_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
+{
+	int err = is_born_as_shard(f, child, dir, yes);
+
+	if (!err && !*yes)
+		err = has_left_home(f, child, dir, yes);
+	return err == -ENOENT || err == -ESTALE ? 0 : err;
 }
