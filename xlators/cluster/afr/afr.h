@@ -319,6 +319,7 @@ int one_call(struct afr *, struct request *, int member, enum fop, const void *i
 uint64_t name_hash(const char *);
 int afr_change(struct request *, struct xlator *, enum fop, const void *in, void *out);
 void afr_suspect(struct afr *, const struct view *, unsigned members, int err); /* reports them */
+bool afr_quorum_without(const struct view *, unsigned gone);
 /* Until there is another view than that, but for a moment only: the caller repeats the report then. */
 void afr_leave_view(struct afr *, uint64_t epoch, uint64_t deadline);
 int afr_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);

@@ -38,7 +38,7 @@ static void sort_answer(struct answers *s, int member, int err)
 	}
 }
 
-static bool quorum_without(const struct view *v, unsigned gone)
+bool afr_quorum_without(const struct view *v, unsigned gone)
 {
 	struct view less = *v;
 
@@ -94,7 +94,7 @@ static enum outcome weigh_limit(const struct view *v, struct answers *s)
 		return ALIKE;
 	s->error = s->first = -EDQUOT;
 	if (!refused && s->full)
-		return quorum_without(v, s->full) ? SUSPECT : FAILED;
+		return afr_quorum_without(v, s->full) ? SUSPECT : FAILED;
 	return s->over ? DIFFER : AGAIN;
 }
 
@@ -119,7 +119,7 @@ static enum outcome weigh(const struct view *v, struct fan *f, const struct note
 	if (s->error == -EROFS && !s->done && !s->other)
 		return FAILED;
 	if (bad)
-		return quorum_without(v, bad) || (!s->full && s->error != -EROFS) ? SUSPECT : FAILED;
+		return afr_quorum_without(v, bad) || (!s->full && s->error != -EROFS) ? SUSPECT : FAILED;
 	return DIFFER;
 }
 

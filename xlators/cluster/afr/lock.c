@@ -167,7 +167,8 @@ struct said {
 	unsigned agreed;  /* those of the last view that are IN */
 	unsigned suspect; /* and those whose disks fail */
 	int why;
-	uint64_t give_up_ns; /* when that has to have an end; 0: no disk has failed */
+	uint64_t reported;   /* the last view in which some were */
+	uint64_t give_up_ns; /* until they have to be out of it */
 };
 
 static bool disk_fails(int err)
@@ -269,16 +270,19 @@ static void undo_lock(struct afr *a, struct request *rq, const struct setlk_in *
  * the most senior that was asked is none now, and who asks one that is (it may get it) waits behind us at the others. */
 static int leave_out(struct afr *a, struct request *rq, const struct setlk_in *in, const struct view *v, struct said *s)
 {
-	if (!s->give_up_ns)
+	if (s->reported != v->epoch)
 		s->give_up_ns = afr_deadline(a, rq);
-	if (!s->agreed || clock_ns() >= s->give_up_ns)
+	s->reported = v->epoch;
+	if (!s->agreed || clock_ns() >= s->give_up_ns || (s->why == -EROFS && !afr_quorum_without(v, s->suspect)))
 		return s->why;
 	if (in->lock.type != F_UNLCK) {
 		undo_lock(a, rq, in, s->done);
 		s->done = 0;
 	}
+	task_shield(true); /* a cancel is for the loop, which ends with it */
 	afr_suspect(a, v, s->suspect, s->why);
 	afr_leave_view(a, v->epoch, s->give_up_ns);
+	task_shield(false);
 	return -EVIEW;
 }
 
@@ -320,6 +324,8 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		if (err)
 			break;
 	}
+	if (other_view(err) && said.suspect)
+		err = said.why;
 	if (!err)
 		err = unlock ? lock_given_back(a, in->file, &in->lock, said.told, &before)
 			     : lock_taken(a, in->file, &in->lock, said.done, &before);

@@ -5,7 +5,8 @@
 #include "client.h"
 
 enum { APPEND_UNSURE = EUCLEAN }; /* inside here: was it done in the session that is lost? */
-enum { ROOM_FIRST = 4096, NO_SLOT = UINT32_MAX, CANCEL_WAIT_S = 10 };
+/* EARLY_SLOT: nobody but the keeper uses it, one call after the other. All others may be taken by calls that wait for the keeper. */
+enum { ROOM_FIRST = 4096, NO_SLOT = UINT32_MAX, EARLY_SLOT = WIRE_SLOTS - 1, CANCEL_WAIT_S = 10 };
 
 struct call { /* on the stack of the task that makes it */
 	struct channel *channel;
@@ -125,6 +126,10 @@ static bool take_slot(struct channel *ch, struct call *call)
 {
 	if (call->slot != NO_SLOT)
 		return true;
+	if (call->early) {
+		call->slot = EARLY_SLOT;
+		return true;
+	}
 	if (fop_info[call->fop].flags & FOP_WAITS)
 		return take_wait_slot(ch, call);
 	if (!ch->free_count)
@@ -147,7 +152,7 @@ static bool number_as_before(struct channel *ch, struct call *call)
 	uint32_t xid = ch->unsure.xid;
 
 	ch->unsure.xid = 0;
-	if (!xid || ch->unsure.incarnation != ch->incarnation || (xid & ((1 << WIRE_SLOT_BITS) - 1)) != call->slot)
+	if (!xid || ch->unsure.incarnation != ch->incarnation)
 		return false;
 	call->xid = xid;
 	call->flags = 0;
@@ -168,9 +173,9 @@ static void give_slot(struct channel *ch, struct call *call)
 	if (call->slot == NO_SLOT)
 		return;
 	slot_at(ch, call->slot)->call = NULL;
-	if (call->slot < WIRE_SLOTS)
+	if (call->slot < EARLY_SLOT)
 		ch->free[ch->free_count++] = call->slot;
-	else
+	else if (call->slot > EARLY_SLOT)
 		slot_at(ch, call->slot)->taken = false;
 	call->slot = NO_SLOT;
 	wake_first(ch);
@@ -608,7 +613,7 @@ static int channel_call(struct channel *ch, struct request *rq, int fop, const v
 		ch->unsure.xid = call.xid;
 		ch->unsure.incarnation = call.incarnation;
 	}
-	give_slot(ch, &call); /* the next one gets the same: they are a stack */
+	give_slot(ch, &call);
 	pthread_mutex_unlock(&ch->lock);
 	record_free(call.reply);
 	if (call.cancelled)
@@ -660,8 +665,8 @@ int channel_init(struct channel *ch, struct remote *r, unsigned number)
 	ch->shard = runtime_shard(number);
 	ch->room = ROOM_FIRST;
 	ch->scratch = malloc(ROOM_FIRST + 4);
-	for (ch->free_count = 0; ch->free_count < WIRE_SLOTS; ch->free_count++)
-		ch->free[ch->free_count] = WIRE_SLOTS - 1 - ch->free_count;
+	for (ch->free_count = 0; ch->free_count < EARLY_SLOT; ch->free_count++)
+		ch->free[ch->free_count] = EARLY_SLOT - 1 - ch->free_count;
 	pthread_mutex_init(&ch->lock, NULL);
 	return ch->scratch ? 0 : -ENOMEM;
 }

@@ -44,6 +44,7 @@ struct channel {
 	struct watch connecting;
 	struct remote *remote;
 	unsigned number;
+	const struct addrinfo *address; /* of remote.address, dialled last */
 	struct shard *shard;
 	struct task *_Atomic keeper; /* connects, greets, recovers, pings */
 	pthread_mutex_t lock;	     /* guards what follows */

@@ -83,25 +83,20 @@ static void on_loop(struct channel *ch, task_fn *fn)
 		task_wait(NO_DEADLINE);
 }
 
-static const struct addrinfo *next_address(struct remote *r)
+/* Each channel goes through all of them by itself: by what others have tried it could come to the same one again and again. */
+static const struct addrinfo *next_address(struct channel *ch)
 {
-	const struct addrinfo *a = r->address;
-	unsigned count = 0, n;
-
-	for (const struct addrinfo *i = a; i; i = i->ai_next)
-		count++;
-	pthread_mutex_lock(&r->lock);
-	n = r->attempts % count;
-	pthread_mutex_unlock(&r->lock);
-	while (n--)
-		a = a->ai_next;
-	return a;
+	if (ch->address)
+		ch->address = ch->address->ai_next;
+	if (!ch->address)
+		ch->address = ch->remote->address;
+	return ch->address;
 }
 
 /* A connected descriptor, or -errno. */
 static int connect_socket(struct channel *ch)
 {
-	int fd = tcp_connect(next_address(ch->remote)), err = 0;
+	int fd = tcp_connect(next_address(ch)), err = 0;
 	uint64_t deadline = in_ms(CONNECT_S * 1000);
 	socklen_t size = sizeof(err);
 

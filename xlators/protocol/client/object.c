@@ -373,7 +373,7 @@ static int recover_unsure(struct remote *r, struct channel *ch, uint64_t incarna
 	err = recover_file(r, ch, file, incarnation);
 	if (err && ch->unsure.xid)
 		return err;
-	ch->unsure.file = NULL;
+	memset(&ch->unsure, 0, sizeof(ch->unsure)); /* it may have gone without a call */
 	file_unref(file);
 	return err;
 }
