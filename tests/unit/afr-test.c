@@ -328,9 +328,7 @@ static int lock_of_stranger(int i, struct file *through)
 {
 	int err = lock(locks[i], through, lock_of(F_WRLCK, STRANGER));
 
-	if (!err)
-		CHECK_INT(lock(locks[i], through, lock_of(F_UNLCK, STRANGER)), 0);
-	return err;
+	return err ? err : lock(locks[i], through, lock_of(F_UNLCK, STRANGER));
 }
 
 static void give_back(void *arg)
