@@ -187,7 +187,7 @@ PROPERTY(an_anchor_without_pointer_goes_if_the_file_has_other_names)
 static int make_left_home(int child, int home, char path[AWAY_DIR_PATH])
 {
 	struct layout l = { .version = 2, .home = (uint32_t)home, .count = 1, .member = { { (uint32_t)home, 1, 1 } } };
-	char text[GFID_TEXT], away[AWAY_DIR_PATH];
+	char text[GFID_TEXT], away[32];
 	uint8_t bytes[LAYOUT_SIZE_MAX];
 	struct attr of;
 	int err;
