@@ -70,8 +70,16 @@ fail() { # in one line, whatever was asked for the reason: of a failure often on
 	while [[ $why == *"  "* ]]; do why=${why//  / }; done
 	printf '%s: FAILED: %s\n' "$TEST" "$why" >&2
 	show_logs >&2
+	show_errors >&2
 	printf '%s: FAILED: %s\n' "$TEST" "$why" >&2 # again: often only the end of what was printed is kept
 	exit 1
+}
+show_errors() { # the last that each process calls an error
+	local log
+	[ -n "$SCRATCH" ] || return 0
+	for log in "$SCRATCH"/*.log "$SCRATCH"/*/*.log; do
+		[ -f "$log" ] && grep -h '^[^ ]* error ' "$log" | tail -n 3
+	done
 }
 show_logs() {
 	local log pid status

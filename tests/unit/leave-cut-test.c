@@ -166,7 +166,11 @@ static bool comes_to_be_all_there(void)
 
 static bool is_whole(const char *client)
 {
-	return !command(client, "fsck", "repair") && !strstr(told, "finding ") && !strstr(told, "problem ");
+	bool yes = !command(client, "fsck", "repair") && !strstr(told, "finding ") && !strstr(told, "problem ");
+
+	if (!yes)
+		fprintf(stderr, "%s", told);
+	return yes;
 }
 
 /* Nor that it leaves: what was said of that is taken back. */

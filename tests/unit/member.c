@@ -23,6 +23,7 @@ struct member {
 	atomic_bool deaf;      /* to what has failed: it can't be reached */
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
+	atomic_bool renamed;   /* of all that is asked for: it is called "elsewhere", in the root */
 	atomic_bool older;     /* whoever looks up a name goes by an older layout */
 	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
 	atomic_int
@@ -63,11 +64,17 @@ static int outcome(const struct member *m, struct replica_out *out)
 	return pack_end(&p, &out->data);
 }
 
-static int no_names(struct replica_out *out)
+/* Of all that is asked for: none, or that one in the root. */
+static int names(struct replica_out *out, const char *name)
 {
 	struct pack p = { 0 };
 
-	pack_u32(&p, 0);
+	pack_u32(&p, name ? 1 : 0);
+	if (name) {
+		pack_gfid(&p, &gfid_root);
+		pack_u8(&p, (uint8_t)strlen(name));
+		pack_bytes(&p, name, strlen(name));
+	}
 	return pack_end(&p, &out->data);
 }
 
@@ -104,7 +111,7 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 		return view_now(m, out);
 	case REPLICA_LINKS:
 	case REPLICA_NAMES:
-		return nameless ? no_names(out) : -EOPNOTSUPP;
+		return nameless ? names(out, NULL) : atomic_load(&m->renamed) ? names(out, "elsewhere") : -EOPNOTSUPP;
 	case REPLICA_UNLINKED:
 		return nameless ? -ENOENT : -EOPNOTSUPP;
 	default:
@@ -227,6 +234,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->grants, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
 		atomic_store(&m->nameless, atoi(argv[1]));
+	else if (!strcmp(argv[0], "renamed"))
+		atomic_store(&m->renamed, atoi(argv[1]));
 	else if (!strcmp(argv[0], "older"))
 		atomic_store(&m->older, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))

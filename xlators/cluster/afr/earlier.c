@@ -3,6 +3,8 @@
  * answer is enough, whatever has happened to the objects since; only if it was not done it is sent again. */
 #include "change.h"
 
+#include "change-time.h"
+
 struct told {
 	enum note_outcome outcome;
 	uint64_t value;
@@ -74,12 +76,67 @@ static int find(struct changing *c, const struct loc *loc, const struct gfid *gf
 	return err;
 }
 
+static uint32_t mode_made(const struct changing *c)
+{
+	const struct create_in *create = c->in;
+	const struct mkdir_in *mkdir = c->in;
+	const struct mknod_in *mknod = c->in;
+
+	switch ((int)c->fop) {
+	case FOP_create:
+		return S_IFREG | (create->mode & 07777 & ~create->umask);
+	case FOP_mkdir:
+		return S_IFDIR | (mkdir->mode & 07777 & ~mkdir->umask);
+	case FOP_symlink:
+		return S_IFLNK | 0777;
+	default:
+		return mknod->mode & ~(mknod->umask & 07777);
+	}
+}
+
+/* Of what is not there any more: as it was made. */
+static struct attr attr_made(const struct changing *c, const struct gfid *gfid)
+{
+	struct time when = time_of_ns(c->time);
+
+	return (struct attr){ .gfid = *gfid,
+			      .mode = mode_made(c),
+			      .nlink = c->fop == FOP_mkdir ? 2 : 1,
+			      .uid = c->rq->uid,
+			      .gid = c->rq->gid,
+			      .blksize = 4096,
+			      .atime = when,
+			      .mtime = when,
+			      .ctime = when,
+			      .btime = when };
+}
+
+/* Under the name is something else by now, or nothing: others have renamed it since, or removed it, while this waited for the view. */
+static int find_elsewhere(struct changing *c, const struct gfid *gfid, struct lookup_out *found)
+{
+	struct getattr_in in = { .inode = inode_get(c->a->x->inodes, gfid, mode_made(c) & S_IFMT) };
+	struct getattr_out out = { 0 };
+	int err = in.inode ? afr_read(c->rq, c->a->x, FOP_getattr, &in, &out) : -ENOMEM;
+
+	if (err == -ESTALE || err == -ENOENT) {
+		out.attr = attr_made(c, gfid);
+		err = 0;
+	}
+	if (err)
+		inode_unref(in.inode);
+	else
+		*found = (struct lookup_out){ .inode = in.inode, .attr = out.attr };
+	return err;
+}
+
 static int find_made(struct changing *c)
 {
 	const struct mknod_in *in = c->in; /* what makes something begins with where, and with the gfid */
 	struct lookup_out found = { 0 };
 	int err = find(c, &in->loc, &in->gfid, &found);
 
+	if (err == -ENOENT || err == -ESTALE)
+		err = find_elsewhere(c, &in->gfid, &found);
 	if (err)
 		return err;
 	if (c->fop == FOP_create)
@@ -93,10 +150,15 @@ static int find_linked(struct changing *c)
 {
 	const struct link_in *in = c->in;
 	struct lookup_out found = { 0 };
+	struct getattr_in ask = { .inode = in->inode };
+	struct getattr_out out = { 0 };
 	int err = find(c, &in->loc, &in->inode->gfid, &found);
 
+	out.attr = found.attr;
+	if (err == -ENOENT || err == -ESTALE) /* it may have another name */
+		err = afr_read(c->rq, c->a->x, FOP_getattr, &ask, &out);
 	if (!err)
-		((struct link_out *)c->out)->attr = found.attr;
+		((struct link_out *)c->out)->attr = out.attr;
 	fop_out_clear(FOP_lookup, &found);
 	return err;
 }
@@ -113,8 +175,8 @@ static int find_set(struct changing *c)
 	return err;
 }
 
-/* It is done, but who did it has gone, and who is there was healed since: it has the object, and no note of how it came about. No other error than EIO, if there is
- * nothing to show for it any more: after ESTALE the kernel, after an older layout cluster/dht, would do it once more, and tell the program that somebody else was faster. */
+/* It is done, but nobody answers with what came of it: who did it has gone, and who is there was healed since, and has no note of how it came about; or others have renamed it, or
+ * removed it. No other error than EIO: after ESTALE the kernel, after an older layout cluster/dht, would do it once more, and tell the program that somebody else was faster. */
 static int look(struct changing *c)
 {
 	int err;

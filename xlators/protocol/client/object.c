@@ -241,7 +241,7 @@ static int reopen(struct remote *r, struct channel *early, struct file *file, ui
 	if (!err)
 		return 0;
 	log_warning(r->x, NULL, "open file %s could not be opened again after the brick's restart: %s; it answers ESTALE",
-		    gfid_text(&file->inode->gfid, text), strerror(-err));
+		    gfid_text(&file->inode->gfid, text), error_text(err));
 	event_up(r->x, &(struct event){ .kind = EVENT_STALE_FILE, .inode = file->inode });
 	return 0;
 }
@@ -288,7 +288,7 @@ static void lock_lost(struct remote *r, struct file *file, const struct lock *l,
 	r->lost_locks++;
 	pthread_mutex_unlock(&r->lock);
 	log_warning(r->x, NULL, "a lock on %s was lost: the brick did not grant it again: %s",
-		    gfid_text(&file->inode->gfid, text), strerror(-err));
+		    gfid_text(&file->inode->gfid, text), error_text(err));
 	event_up(r->x, &e); /* before requests go on; the brick's own event may come long after */
 }
 
