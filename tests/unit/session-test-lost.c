@@ -190,9 +190,9 @@ void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **test)
 
 /* ---- a connection that is lost while files are opened again ---- */
 
-static void the_server_has_forgotten(struct halter *h)
+static void the_server_has_forgotten(struct halter *h, const char *options)
 {
-	behind_a_halter(h, "");
+	behind_a_halter(h, options);
 	task_call(open_locked, NULL);
 	atomic_store(&h->keep[UP], true); /* all but greetings */
 	stop(&server);
@@ -200,14 +200,18 @@ static void the_server_has_forgotten(struct halter *h)
 	start_server("");
 }
 
-static void lose_it_then(void *arg)
+static void begin_again(struct halter *h, bool cut)
 {
-	struct halter *h = arg;
 	struct aside a = { .fn = write_one };
+	unsigned accepted;
 
 	start_aside(&a);
 	UNTIL(atomic_load(&h->keeps)); /* the first file's */
-	command(client, "drop-connections");
+	accepted = atomic_load(&h->accepted);
+	if (cut)
+		command(client, "drop-connections");
+	else
+		UNTIL(atomic_load(&h->accepted) > accepted);
 	atomic_store(&h->keep[UP], false);
 	UNTIL(atomic_load(&a.done));
 	assert_int_equal(counter(client, "lost locks: "), 0);
@@ -216,14 +220,35 @@ static void lose_it_then(void *arg)
 	assert_int_equal(remove_file("once"), 0);
 }
 
+static void lose_it_then(void *arg)
+{
+	begin_again(arg, true);
+}
+
+static void have_no_answer_then(void *arg)
+{
+	begin_again(arg, false);
+}
+
 /* Who recovers is who would take the connection down: waiting for an answer it would do so for ever, and all requests with it. */
 void a_connection_lost_while_files_are_opened_again_is_made_again(void **test)
 {
 	struct halter h;
 
 	(void)test;
-	the_server_has_forgotten(&h);
+	the_server_has_forgotten(&h, "");
 	task_call(lose_it_then, &h);
+	end(&h);
+}
+
+/* Nobody pings meanwhile: so the calls themselves have to be answered in that time. */
+void a_connection_on_which_files_are_not_opened_again_in_time_is_made_again(void **test)
+{
+	struct halter h;
+
+	(void)test;
+	the_server_has_forgotten(&h, " option ping-timeout 100ms\n");
+	task_call(have_no_answer_then, &h);
 	end(&h);
 }
 
@@ -245,7 +270,7 @@ void a_client_stops_while_the_brick_does_not_open_its_files_again(void **test)
 	struct halter h;
 
 	(void)test;
-	the_server_has_forgotten(&h);
+	the_server_has_forgotten(&h, "");
 	task_call(is_recovering, &h);
 	file_unref(file);
 	stop(&client);

@@ -59,10 +59,12 @@ void a_release_that_has_no_answer_is_sent_until_it_has_one(void **);
 void a_file_is_open_once_in_a_session_that_one_channel_has_not_heard_of(void **);
 void a_lock_that_is_granted_through_what_was_released_is_not_kept(void **);
 void a_connection_lost_while_files_are_opened_again_is_made_again(void **);
+void a_connection_on_which_files_are_not_opened_again_in_time_is_made_again(void **);
 void a_client_stops_while_the_brick_does_not_open_its_files_again(void **);
 /* session-test-held.c */
 void a_session_of_a_crowd_is_not_read_until_what_is_held_goes_on(void **);
 void what_is_held_back_is_done_when_the_server_stops(void **);
+void a_lock_is_given_back_while_as_many_wait_as_may(void **);
 /* session-test-restart.c */
 void files_and_locks_survive_a_restart_of_the_brick(void **);
 void a_lock_is_told_to_be_lost_before_requests_go_on(void **);

@@ -14,11 +14,12 @@ struct call { /* on the stack of the task that makes it */
 	int fop;
 	const void *in;
 	struct task *task;
-	struct call *next; /* in channel.waiting */
+	struct call *next; /* in channel.waiting, or locks_waiting */
 	bool queued, early, cancelled, lost;
 	uint32_t slot, xid, flags;
 	uint64_t incarnation; /* of the session it was last sent in; 0: not yet sent */
 	uint64_t give_up_ns;  /* while there is no connection */
+	uint64_t early_ns;    /* of an early one: when its connection is given up, as for a ping */
 	struct record *reply;
 	struct file *outdated; /* what kept it from being encoded: a file of an earlier session */
 	uint64_t current;      /* and the session there is now */
@@ -105,9 +106,23 @@ static struct slot *slot_at(struct channel *ch, uint32_t slot)
 	return slot < WIRE_SLOTS ? &ch->slot[slot] : &ch->wait_slot[slot - WIRE_SLOTS];
 }
 
+/* It has no answer until somebody else gives something back. Neither a lock that is given back nor one that is tried waits, so they need no place of those that do. */
+static bool may_last(int fop, const void *in)
+{
+	const struct setlk_in *set = in;
+
+	return fop == FOP_setlk && set->lock.wait && set->lock.type != F_UNLCK;
+}
+
+static struct call_queue *queue_of(struct channel *ch, const struct call *call)
+{
+	return may_last(call->fop, call->in) ? &ch->locks_waiting : &ch->waiting;
+}
+
 static bool take_wait_slot(struct channel *ch, struct call *call)
 {
-	if (!ch->wait_slot && !(ch->wait_slot = calloc(WIRE_WAIT_SLOTS, sizeof(*ch->wait_slot))))
+	if (ch->wait_taken == WIRE_WAIT_SLOTS ||
+	    (!ch->wait_slot && !(ch->wait_slot = calloc(WIRE_WAIT_SLOTS, sizeof(*ch->wait_slot)))))
 		return false;
 	for (unsigned i = 0; i < WIRE_WAIT_SLOTS; i++) {
 		unsigned at = (ch->wait_hint + i) % WIRE_WAIT_SLOTS;
@@ -115,6 +130,7 @@ static bool take_wait_slot(struct channel *ch, struct call *call)
 		if (ch->wait_slot[at].taken)
 			continue;
 		ch->wait_slot[at].taken = true;
+		ch->wait_taken++;
 		ch->wait_hint = at;
 		call->slot = WIRE_SLOTS + at;
 		return true;
@@ -130,7 +146,7 @@ static bool take_slot(struct channel *ch, struct call *call)
 		call->slot = EARLY_SLOT;
 		return true;
 	}
-	if (fop_info[call->fop].flags & FOP_WAITS)
+	if (may_last(call->fop, call->in))
 		return take_wait_slot(ch, call);
 	if (!ch->free_count)
 		return false;
@@ -162,10 +178,10 @@ static bool number_as_before(struct channel *ch, struct call *call)
 
 static void wake_first(struct channel *ch)
 {
-	struct call *first = ch->waiting;
-
-	if (first && (ch->free_count || fop_info[first->fop].flags & FOP_WAITS))
-		task_wake(first->task);
+	if (ch->waiting.first && ch->free_count)
+		task_wake(ch->waiting.first->task);
+	if (ch->locks_waiting.first && ch->wait_taken < WIRE_WAIT_SLOTS)
+		task_wake(ch->locks_waiting.first->task);
 }
 
 static void give_slot(struct channel *ch, struct call *call)
@@ -175,28 +191,33 @@ static void give_slot(struct channel *ch, struct call *call)
 	slot_at(ch, call->slot)->call = NULL;
 	if (call->slot < EARLY_SLOT)
 		ch->free[ch->free_count++] = call->slot;
-	else if (call->slot > EARLY_SLOT)
+	if (call->slot > EARLY_SLOT) {
 		slot_at(ch, call->slot)->taken = false;
+		ch->wait_taken--;
+	}
 	call->slot = NO_SLOT;
 	wake_first(ch);
 }
 
 static void enqueue(struct channel *ch, struct call *call)
 {
+	struct call_queue *q = queue_of(ch, call);
+
 	if (call->queued)
 		return;
 	call->next = NULL;
 	call->queued = true;
-	if (ch->waiting)
-		ch->last_waiting->next = call;
+	if (q->first)
+		q->last->next = call;
 	else
-		ch->waiting = call;
-	ch->last_waiting = call;
+		q->first = call;
+	q->last = call;
 }
 
 static void dequeue(struct channel *ch, struct call *call)
 {
-	struct call **at = &ch->waiting, *before = NULL;
+	struct call_queue *q = queue_of(ch, call);
+	struct call **at = &q->first, *before = NULL;
 
 	if (!call->queued)
 		return;
@@ -205,8 +226,8 @@ static void dequeue(struct channel *ch, struct call *call)
 		at = &before->next;
 	}
 	*at = call->next;
-	if (ch->last_waiting == call)
-		ch->last_waiting = before;
+	if (q->last == call)
+		q->last = before;
 	call->queued = false;
 	if (ch->state == CHANNEL_UP)
 		wake_first(ch);
@@ -216,16 +237,24 @@ unsigned channel_waiting(const struct channel *ch)
 {
 	unsigned n = 0;
 
-	for (const struct call *c = ch->waiting; c; c = c->next)
+	for (const struct call *c = ch->waiting.first; c; c = c->next)
+		n++;
+	for (const struct call *c = ch->locks_waiting.first; c; c = c->next)
 		n++;
 	return n;
+}
+
+static void wake_all(const struct call_queue *q)
+{
+	for (struct call *c = q->first; c; c = c->next)
+		task_wake(c->task);
 }
 
 void channel_set_state(struct channel *ch, enum channel_state state)
 {
 	ch->state = state;
-	for (struct call *c = ch->waiting; c; c = c->next)
-		task_wake(c->task);
+	wake_all(&ch->waiting);
+	wake_all(&ch->locks_waiting);
 	if (state != CHANNEL_DOWN)
 		return;
 	for (unsigned i = 0; i < WIRE_SLOTS + (ch->wait_slot ? WIRE_WAIT_SLOTS : 0); i++) {
@@ -270,9 +299,11 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !a || (b && b < a) ? b : a;
 }
 
-static bool my_turn(const struct channel *ch, const struct call *call)
+static bool my_turn(struct channel *ch, const struct call *call)
 {
-	return !ch->waiting || ch->waiting == call || call->slot != NO_SLOT || call->early;
+	const struct call_queue *q = queue_of(ch, call);
+
+	return !q->first || q->first == call || call->slot != NO_SLOT || call->early;
 }
 
 /* A lock that was asked for may be held by now: only the brick can tell, so this is cancelled there. */
@@ -417,7 +448,7 @@ static void cancel(struct channel *ch, struct call *call)
 
 static int wait_reply(struct channel *ch, struct call *call)
 {
-	uint64_t deadline = own_deadline(call);
+	uint64_t deadline = call->early ? call->early_ns : own_deadline(call);
 	int err = 0;
 
 	while (!call->reply && !call->lost && !err) {
@@ -433,6 +464,8 @@ static int wait_reply(struct channel *ch, struct call *call)
 	}
 	if (call->reply)
 		return 0;
+	if (err == -ETIMEDOUT && call->early) /* it is asked for again, by its number */
+		return -ENOTCONN;
 	if (err == -ETIMEDOUT && !call->cancelled)
 		send_cancel(ch, call->xid);
 	return err ? call->cancelled ? -ECANCELED : err : -EAGAIN;
@@ -604,8 +637,11 @@ static int channel_call(struct channel *ch, struct request *rq, int fop, const v
 	struct call call = {
 		.channel = ch, .rq = rq, .fop = fop, .in = in, .task = task_self(), .slot = NO_SLOT, .early = early
 	};
-	int err = run(&call, out);
+	int err;
 
+	if (early)
+		call.early_ns = clock_ns() + ch->remote->ping_timeout_ms * 1000000;
+	err = run(&call, out);
 	if (session)
 		*session = call.incarnation;
 	pthread_mutex_lock(&ch->lock);

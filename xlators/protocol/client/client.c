@@ -103,6 +103,15 @@ static int await_brick(struct remote *r, struct problem *p)
 	return -ENOTCONN;
 }
 
+/* For a channel that is down, and stays so: for one of the others the keeper does it. */
+static void wake_waiting(struct channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	if (ch->state == CHANNEL_DOWN)
+		channel_set_state(ch, CHANNEL_DOWN);
+	pthread_mutex_unlock(&ch->lock);
+}
+
 static void client_stop(struct xlator *x)
 {
 	struct remote *r = x->private;
@@ -117,6 +126,7 @@ static void client_stop(struct xlator *x)
 
 		if (keeper)
 			task_wake(keeper);
+		wake_waiting(&r->channel[i]);
 	}
 	while (atomic_load(&r->keepers))
 		rest_ms(1);

@@ -38,6 +38,9 @@ struct slot {
 	uint32_t sequence;
 	bool taken;
 };
+struct call_queue {
+	struct call *first, *last;
+};
 struct remote;
 struct channel {
 	struct stream stream; /* first: its callbacks find the channel */
@@ -45,6 +48,7 @@ struct channel {
 	struct remote *remote;
 	unsigned number;
 	const struct addrinfo *address; /* of remote.address, dialled last */
+	bool was_up;			/* by that */
 	struct shard *shard;
 	struct task *_Atomic keeper; /* connects, greets, recovers, pings */
 	pthread_mutex_t lock;	     /* guards what follows */
@@ -55,9 +59,10 @@ struct channel {
 	const char *lost_why;
 	struct slot slot[WIRE_SLOTS], *wait_slot;
 	uint16_t free[WIRE_SLOTS];
-	unsigned free_count, wait_hint;
-	struct call *waiting, *last_waiting; /* for a connection or a slot, first come first */
-	char *scratch;			     /* requests are encoded here */
+	unsigned free_count, wait_hint, wait_taken;
+	struct call_queue waiting,
+		locks_waiting; /* for a connection or a slot, first come first; locks: those that may have to wait at the brick, too */
+	char *scratch;	       /* requests are encoded here */
 	uint32_t room;
 	uint64_t requests, resent, cancels, bytes_in, bytes_out; /* bytes: of earlier connections */
 	bool turned;

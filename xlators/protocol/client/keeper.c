@@ -83,11 +83,12 @@ static void on_loop(struct channel *ch, task_fn *fn)
 		task_wait(NO_DEADLINE);
 }
 
-/* Each channel goes through all of them by itself: by what others have tried it could come to the same one again and again. */
+/* Each channel goes through all of them by itself: by what others have tried it could come to the same one again and again. One that was good is tried again. */
 static const struct addrinfo *next_address(struct channel *ch)
 {
-	if (ch->address)
+	if (ch->address && !ch->was_up)
 		ch->address = ch->address->ai_next;
+	ch->was_up = false;
 	if (!ch->address)
 		ch->address = ch->remote->address;
 	return ch->address;
@@ -526,6 +527,7 @@ static void session(struct channel *ch, uint64_t *pause_ms)
 
 	if (up) {
 		set_state(ch, CHANNEL_UP);
+		ch->was_up = true;
 		count_up(ch->remote, 1);
 		*pause_ms = PAUSE_FIRST_MS / 2;
 		serve(ch);

@@ -80,6 +80,12 @@ void connection_refuse(struct connection *c, const char *why)
 		stream_kill(&c->stream);
 }
 
+void connection_drop(struct connection *c, const char *why)
+{
+	complain(c, why);
+	close_connection(c);
+}
+
 /* Who was refused in the handshake is given the time to read why, within the limits of those who have not greeted. */
 static void broken(struct stream *st, const char *why)
 {

@@ -165,6 +165,7 @@ void listeners_stop(struct server *);
 void connection_unref(struct connection *);
 struct connection *connection_ref(struct connection *);
 void connection_refuse(struct connection *, const char *why); /* logs once, closes */
+void connection_drop(struct connection *, const char *why);   /* the same, on its loop, of one that is not watched */
 
 /* session.c */
 void session_greet(void *connection); /* a task: HELLO */

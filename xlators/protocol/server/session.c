@@ -741,7 +741,7 @@ static void arrive(void *arg)
 	c->welcome = true;
 	pthread_mutex_unlock(&c->server->lock);
 	if (stream_watch(&c->stream, c->shard))
-		connection_refuse(c, "out of memory"); /* swept with the session */
+		connection_drop(c, "out of memory");
 	else
 		begin_reading(c);
 	connection_unref(c);

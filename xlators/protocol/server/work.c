@@ -152,12 +152,19 @@ static void resume_tenant(struct session *s)
 	pthread_mutex_unlock(&s->server->lock);
 }
 
+/* It has no answer until somebody else does something, or at once: its kind tells no more. */
+static bool may_last(const struct work *w)
+{
+	return fop_info[w->fop].flags & FOP_WAITS;
+}
+
 static size_t record_bytes(const struct record *r)
 {
 	return r->size + (r->bulk ? r->bulk->size : 0);
 }
 
-static struct work *work_create(struct session *s, struct connection *c, struct slot *slot, struct record *rec, int fop)
+static struct work *work_create(struct session *s, struct connection *c, struct slot *slot, struct record *rec, int fop,
+				bool waits)
 {
 	struct work *w = calloc(1, sizeof(*w));
 
@@ -169,7 +176,7 @@ static struct work *work_create(struct session *s, struct connection *c, struct 
 	w->record = rec;
 	w->fop = fop;
 	w->xid = record_word(rec, WORD_XID);
-	w->waits = fop_info[fop].flags & FOP_WAITS;
+	w->waits = waits;
 	w->next = s->works;
 	w->link = &s->works;
 	if (w->next)
@@ -189,7 +196,7 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 {
 	uint32_t xid = record_word(rec, WORD_XID), at = xid & ((1 << WIRE_SLOT_BITS) - 1);
 	int fop = record_word(rec, CALL_PROCEDURE) - WIRE_FOP, status;
-	bool waits = fop_info[fop].flags & FOP_WAITS;
+	bool waits = at >= WIRE_SLOTS;
 	struct session_channel *ch = s->channel[c->channel];
 	struct work *w = NULL;
 	struct slot *slot;
@@ -199,7 +206,7 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 		return NULL;
 	slot = slot_of(ch, at);
 	*why = "a call in a slot that does not exist";
-	if (!slot || (at >= WIRE_SLOTS && !waits))
+	if (!slot || (waits && !(fop_info[fop].flags & FOP_WAITS)))
 		return NULL;
 	*why = NULL;
 	if (slot->used && slot->xid == xid) {
@@ -216,7 +223,7 @@ static struct work *take(struct session *s, struct connection *c, struct record 
 	slot->used = true;
 	slot->xid = xid;
 	status = admit(s, fop, waits, record_bytes(rec));
-	if (!status && !(w = work_create(s, c, slot, rec, fop)))
+	if (!status && !(w = work_create(s, c, slot, rec, fop, waits)))
 		status = -ENOMEM;
 	slot->refused = status;
 	if (status)
@@ -293,7 +300,7 @@ void works_cancel_waiting(struct session *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct work *w = s->works; w; w = w->next)
-		if (w->waits)
+		if (may_last(w))
 			cancel_one(w);
 		else if (w->held)
 			hurry(w);
@@ -402,7 +409,7 @@ static void finish(struct work *w, char *head, uint32_t size, const struct codec
 	resume_channels(s);
 	pthread_mutex_unlock(&s->lock);
 	resume_tenant(s);
-	if (size && !(w->waits && w->cancelled && atomic_load(&s->server->stopping))) /* those are asked again */
+	if (size && !(may_last(w) && w->cancelled && atomic_load(&s->server->stopping))) /* those are asked again */
 		stream_send(&w->connection->stream, head, size, c->buffer, c->buffers);
 	record_free(w->record);
 	connection_unref(w->connection);
@@ -537,14 +544,26 @@ static void count_replying(struct session *s, size_t bytes)
 	atomic_fetch_add(&s->server->replying, bytes);
 }
 
+/* The server stops, which does not wait for who takes its answers a byte at a time; what it has not begun is asked for again. */
+static int hang_up(struct work *w)
+{
+	pthread_mutex_lock(&w->session->lock);
+	stream_kill(&w->connection->stream);
+	pthread_mutex_unlock(&w->session->lock);
+	return -ECANCELED;
+}
+
 /* Who asks for much and does not take the answers waits; the longer, the less often it is looked at, for there may be thousands.
  * -ECANCELED when the session ends. */
 static int take_reply_room(struct work *w, size_t bytes)
 {
 	int err = 0;
 
-	for (unsigned ms = 1; !err && !has_reply_room(w, bytes); ms = ms < 64 ? 2 * ms : ms)
+	for (unsigned ms = 1; !err && !has_reply_room(w, bytes); ms = ms < 64 ? 2 * ms : ms) {
 		err = task_sleep_ms(ms);
+		if (!err && atomic_load(&w->session->server->stopping))
+			err = hang_up(w);
+	}
 	if (!err)
 		count_replying(w->session, bytes);
 	return err;
