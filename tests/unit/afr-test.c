@@ -38,6 +38,8 @@ static struct xlator witness = { .type = &witness_type, .name = "witness" }, *wi
 
 /* ---- the set ---- */
 
+static const char *most = "2h"; /* that anything waits */
+
 static struct xlator **own_parents;
 
 static void set_open(int count)
@@ -57,8 +59,8 @@ static void set_open(int count)
 			i, i, i, i, i, i, count, back, i);
 	/* What a test keeps at a member is kept until it lets it go, however slow the machine is. */
 	sprintf(at,
-		"volume set\ntype cluster/afr\noption member-timeout 1h\noption max-wait 2h\noption arbiter %s\nsubvolumes member0 member1 %s\nend-volume\n",
-		arbiter ? "on" : "off", count == 3 ? "member2" : "");
+		"volume set\ntype cluster/afr\noption member-timeout 1h\noption max-wait %s\noption arbiter %s\nsubvolumes member0 member1 %s\nend-volume\n",
+		most, arbiter ? "on" : "off", count == 3 ? "member2" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);
 	tree.client = &client;
@@ -542,6 +544,55 @@ static void opening_to_write_waits_where_all_members_recover(void **state)
 	on_set_with_arbiter(opens_what_all_recover);
 }
 
+/* ---- what would wait for ever ---- */
+
+static void on_set_of_the_impatient(task_fn *fn)
+{
+	most = "1s";
+	on_set(3, fn);
+	most = "2h";
+}
+
+static void waits_for_a_lock_of_what_nobody_knows(void *arg)
+{
+	struct lock l = lock_of(F_WRLCK, OWNER);
+
+	(void)arg;
+	l.wait = 1;
+	CHECK_INT(make_file(), 0);
+	all_say("unknowing", "1");
+	CHECK_INT(lock(tree.at, file, l), -ESTALE);
+	all_say("unknowing", "0");
+	CHECK_INT(lock(tree.at, file, l), 0);
+	tree_release(&tree, file);
+}
+
+static void who_waits_for_a_lock_of_a_file_that_is_gone_is_told(void **state)
+{
+	(void)state;
+	on_set_of_the_impatient(waits_for_a_lock_of_what_nobody_knows);
+}
+
+/* As after a register was restored from a copy, and all bricks begun anew. */
+static void meets_an_older_view(void *arg)
+{
+	(void)arg;
+	view_number("3");
+	CHECK_INT(tree_mkdir(&tree, "before", 0755), 0);
+	all_say("views", "1");
+	all_say("refuses", "1");
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), -EIO);
+	all_say("refuses", "0");
+	all_say("views", "4");
+	CHECK_INT(tree_mkdir(&tree, "d", 0755), 0);
+}
+
+static void an_older_view_is_not_asked_for_for_ever(void **state)
+{
+	(void)state;
+	on_set_of_the_impatient(meets_an_older_view);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -553,6 +604,8 @@ int main(void)
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
 		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
 		cmocka_unit_test(opening_to_write_waits_where_all_members_recover),
+		cmocka_unit_test(who_waits_for_a_lock_of_a_file_that_is_gone_is_told),
+		cmocka_unit_test(an_older_view_is_not_asked_for_for_ever),
 	};
 	int failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 

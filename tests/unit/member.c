@@ -20,6 +20,7 @@ struct member {
 	atomic_bool did;       /* whatever was sent in an earlier view: it has a note of it */
 	atomic_bool healed;    /* so it knows nothing of earlier views */
 	atomic_bool ill;       /* its disk fails where a lock is asked for */
+	atomic_bool unknowing; /* of each file through which a lock is asked for */
 	atomic_bool deaf;      /* to what has failed: it can't be reached */
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
@@ -124,6 +125,12 @@ static bool refuses(const struct member *m, enum fop fop)
 	return atomic_load(&m->refuses) && (fop == FOP_write || fop == FOP_create || fop == FOP_mkdir || fop == FOP_link);
 }
 
+/* 0, or why it does not lock. */
+static int locks(const struct member *m)
+{
+	return atomic_load(&m->ill) ? -EIO : atomic_load(&m->unknowing) ? -ESTALE : 0;
+}
+
 /* 0, or why it does not write: there is no room within some limit, or perhaps not. */
 static int limits(const struct member *m, const struct request *rq, enum fop fop)
 {
@@ -179,7 +186,7 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		atomic_fetch_sub(&m->recovering, 1);
 		return -ERECOVERING;
 	}
-	err = refuses(m, fop) ? -EVIEW : fop == FOP_setlk && atomic_load(&m->ill) ? -EIO : limits(m, rq, fop);
+	err = refuses(m, fop) ? -EVIEW : fop == FOP_setlk ? locks(m) : limits(m, rq, fop);
 	err = err ? err : fop_pass(rq, x, fop, in, out);
 	if (refuses(m, fop)) { /* or since it came */
 		atomic_fetch_add(&m->refused, 1);
@@ -246,6 +253,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->limit, atoi(argv[1]));
 	else if (!strcmp(argv[0], "ill"))
 		atomic_store(&m->ill, atoi(argv[1]));
+	else if (!strcmp(argv[0], "unknowing"))
+		atomic_store(&m->unknowing, atoi(argv[1]));
 	else if (!strcmp(argv[0], "deaf"))
 		atomic_store(&m->deaf, atoi(argv[1]));
 	else if (!strcmp(argv[0], "back"))

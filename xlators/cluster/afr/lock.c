@@ -169,6 +169,7 @@ struct said {
 	int why;
 	uint64_t reported;   /* the last view in which some were */
 	uint64_t give_up_ns; /* until they have to be out of it */
+	uint64_t stale_ns;   /* until one has to know the file; 0: one does */
 };
 
 static bool disk_fails(int err)
@@ -295,6 +296,20 @@ static int ask_members(struct afr *a, struct request *rq, const struct setlk_in 
 	return !err && s->suspect ? leave_out(a, rq, in, v, s) : err;
 }
 
+/* A lock may be waited for as long as one likes; a member that knows the file, which may have been removed, no longer than with any other call. */
+static bool is_too_late(const struct afr *a, struct said *s, int err, bool waits, uint64_t deadline)
+{
+	uint64_t now = clock_ns();
+
+	if (!waits)
+		return now >= deadline;
+	if (err != -ESTALE)
+		s->stale_ns = 0;
+	else if (!s->stale_ns)
+		s->stale_ns = now + a->max_wait_ms * 1000000;
+	return s->stale_ns && now >= s->stale_ns;
+}
+
 /* The most senior member decides; the others, asked after it (and before it to unlock), then can only agree. */
 int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
@@ -317,7 +332,7 @@ int afr_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, s
 		err = afr_view(a, afr_deadline(a, rq), &v);
 		if (!err)
 			err = ask_members(a, rq, in, &v, &said);
-		if (!other_view(err) || (clock_ns() >= deadline && !in->lock.wait))
+		if (!other_view(err) || is_too_late(a, &said, err, in->lock.wait, deadline))
 			break;
 		afr_view_stale(a, v.epoch);
 		err = task_sleep_ms(SOON_MS);

@@ -302,8 +302,9 @@ int afr_view(struct afr *a, uint64_t deadline, struct view *v)
 		struct view fetched;
 
 		if (fetch(a, &fetched)) {
-			take(a, &fetched);
-			continue;
+			take(a, &fetched); /* an older one than was known is none */
+			if (known(a, v))
+				break;
 		}
 		if (clock_ns() >= deadline)
 			err = -EIO;
