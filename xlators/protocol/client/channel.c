@@ -106,17 +106,22 @@ static struct slot *slot_at(struct channel *ch, uint32_t slot)
 	return slot < WIRE_SLOTS ? &ch->slot[slot] : &ch->wait_slot[slot - WIRE_SLOTS];
 }
 
-/* It has no answer until somebody else gives something back. Neither a lock that is given back nor one that is tried waits, so they need no place of those that do. */
-static bool may_last(int fop, const void *in)
-{
-	const struct setlk_in *set = in;
+/* Neither a lock that is given back nor one that is tried waits for others, so neither has to wait for one of the places of those that do. After the brick has begun anew,
+ * though, one that is tried has no answer before all clients are back; as it keeps a place so long, it takes one of those as long as there are any. */
+enum lock_call { NO_LOCK, GIVEN_BACK, TRIED, WAITED_FOR };
 
-	return fop == FOP_setlk && set->lock.wait && set->lock.type != F_UNLCK;
+static enum lock_call lock_call_of(const struct call *call)
+{
+	const struct setlk_in *set = call->in;
+
+	if (call->fop != FOP_setlk)
+		return NO_LOCK;
+	return set->lock.type == F_UNLCK ? GIVEN_BACK : set->lock.wait ? WAITED_FOR : TRIED;
 }
 
 static struct call_queue *queue_of(struct channel *ch, const struct call *call)
 {
-	return may_last(call->fop, call->in) ? &ch->locks_waiting : &ch->waiting;
+	return lock_call_of(call) == WAITED_FOR ? &ch->locks_waiting : &ch->waiting;
 }
 
 static bool take_wait_slot(struct channel *ch, struct call *call)
@@ -146,9 +151,9 @@ static bool take_slot(struct channel *ch, struct call *call)
 		call->slot = EARLY_SLOT;
 		return true;
 	}
-	if (may_last(call->fop, call->in))
-		return take_wait_slot(ch, call);
-	if (!ch->free_count)
+	if (lock_call_of(call) >= TRIED && take_wait_slot(ch, call))
+		return true;
+	if (lock_call_of(call) == WAITED_FOR || !ch->free_count)
 		return false;
 	call->slot = ch->free[--ch->free_count];
 	return true;
@@ -178,10 +183,13 @@ static bool number_as_before(struct channel *ch, struct call *call)
 
 static void wake_first(struct channel *ch)
 {
-	if (ch->waiting.first && ch->free_count)
-		task_wake(ch->waiting.first->task);
-	if (ch->locks_waiting.first && ch->wait_taken < WIRE_WAIT_SLOTS)
-		task_wake(ch->locks_waiting.first->task);
+	struct call *first = ch->waiting.first, *lock = ch->locks_waiting.first;
+	bool may_wait = ch->wait_taken < WIRE_WAIT_SLOTS;
+
+	if (first && (ch->free_count || (may_wait && lock_call_of(first) == TRIED)))
+		task_wake(first->task);
+	if (lock && may_wait)
+		task_wake(lock->task);
 }
 
 static void give_slot(struct channel *ch, struct call *call)
@@ -464,8 +472,11 @@ static int wait_reply(struct channel *ch, struct call *call)
 	}
 	if (call->reply)
 		return 0;
-	if (err == -ETIMEDOUT && call->early) /* it is asked for again, by its number */
+	if (err == -ETIMEDOUT && call->early) { /* it is asked for again, by its number, but for a lock */
+		if (call->fop == FOP_setlk)
+			send_cancel(ch, call->xid);
 		return -ENOTCONN;
+	}
 	if (err == -ETIMEDOUT && !call->cancelled)
 		send_cancel(ch, call->xid);
 	return err ? call->cancelled ? -ECANCELED : err : -EAGAIN;

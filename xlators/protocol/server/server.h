@@ -113,9 +113,9 @@ struct work {			       /* a call being done */
 	struct record *record;
 	int fop;
 	uint32_t xid;
-	struct task *task; /* guarded by session.lock like the rest below */
-	bool cancelled, waits;
-	struct request *held; /* while a translator holds it back */
+	struct task *task;		   /* guarded by session.lock like the rest below */
+	bool cancelled, waits, unanswered; /* waits: in a place of those that may; unanswered: it is to be asked for again */
+	struct request *held;		   /* while a translator holds it back */
 	struct work *next, **link;
 };
 

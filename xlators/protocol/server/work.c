@@ -400,6 +400,8 @@ static void finish(struct work *w, char *head, uint32_t size, const struct codec
 	struct session *s = w->session;
 
 	pthread_mutex_lock(&s->lock);
+	if (w->unanswered)
+		size = 0;
 	if (w->slot) {
 		w->slot->work = NULL;
 		if (size && keeps(w->fop))
@@ -544,15 +546,6 @@ static void count_replying(struct session *s, size_t bytes)
 	atomic_fetch_add(&s->server->replying, bytes);
 }
 
-/* The server stops, which does not wait for who takes its answers a byte at a time; what it has not begun is asked for again. */
-static int hang_up(struct work *w)
-{
-	pthread_mutex_lock(&w->session->lock);
-	stream_kill(&w->connection->stream);
-	pthread_mutex_unlock(&w->session->lock);
-	return -ECANCELED;
-}
-
 /* Who asks for much and does not take the answers waits; the longer, the less often it is looked at, for there may be thousands.
  * -ECANCELED when the session ends. */
 static int take_reply_room(struct work *w, size_t bytes)
@@ -561,8 +554,10 @@ static int take_reply_room(struct work *w, size_t bytes)
 
 	for (unsigned ms = 1; !err && !has_reply_room(w, bytes); ms = ms < 64 ? 2 * ms : ms) {
 		err = task_sleep_ms(ms);
-		if (!err && atomic_load(&w->session->server->stopping))
-			err = hang_up(w);
+		if (!err && atomic_load(&w->session->server->stopping)) {
+			w->unanswered = true; /* who takes his answers a byte at a time keeps no server from stopping */
+			err = -ECANCELED;
+		}
 	}
 	if (!err)
 		count_replying(w->session, bytes);
@@ -660,6 +655,14 @@ static int decode(struct work *w, struct doing *d, struct request *rq, void *in)
 	return err;
 }
 
+/* It would keep a place that all else is to go on in. */
+static bool waits_in_others_place(const struct work *w, const void *in)
+{
+	const struct setlk_in *set = in;
+
+	return w->fop == FOP_setlk && !w->waits && set->lock.wait && set->lock.type != F_UNLCK;
+}
+
 static void work_run(void *arg)
 {
 	struct work *w = arg;
@@ -679,6 +682,10 @@ static void work_run(void *arg)
 	rq->held = work_held;
 	memset(&in, 0, fop_info[w->fop].in_size);
 	err = decode(w, &d, rq, &in);
+	if (!err && waits_in_others_place(w, &in)) {
+		fop_in_clear(w->fop, &in);
+		err = -ENOLCK;
+	}
 	if (!err) {
 		int fop = w->fop;
 
