@@ -183,21 +183,58 @@ static void has_another_name(void *arg)
 	has_gone(&gfid, (there.mode & S_IFMT) | 0600);
 }
 
-/* Who is above would learn the newer one, and do it once more. */
-static void is_looked_for_by_an_older_layout(void *arg)
+/* What is told where it is healed, where lookups and getattr end so. */
+static void told_where(const char *looks, const char *tells, int wanted, struct attr *attr)
 {
 	struct gfid gfid, named;
+
+	gfid_create(&gfid);
+	CHECK_INT(make_file(), 0);
+	CHECK_INT(give(locks[1], &gfid, &named, attr), 0);
+	know_by_arbiter_only();
+	say(member[1], "looks", (char *)looks);
+	say(member[1], "tells", (char *)tells);
+	CHECK_INT(give(tree.at, &gfid, &named, attr), wanted);
+	CHECK_INT(counted_at(2, "asked: "), 1);
+	if (!wanted)
+		CHECK_INT(gfid_equal(&named, give == link_file ? &file->inode->gfid : &gfid), true);
+	tree_release(&tree, file);
+}
+
+/* Who is above would wait, learn a newer layout or go elsewhere, and do it once more. */
+static void is_marked_or_has_moved(void *arg)
+{
 	struct attr attr;
 
 	(void)arg;
-	gfid_create(&gfid);
-	CHECK_INT(make_file(), 0);
-	CHECK_INT(give(locks[1], &gfid, &named, &attr), 0);
-	know_by_arbiter_only();
-	say(member[1], "older", "1");
-	CHECK_INT(give(tree.at, &gfid, &named, &attr), -EIO);
-	CHECK_INT(counted_at(2, "asked: "), 1);
-	tree_release(&tree, file);
+	told_where("4124", give == link_file ? "0" : "4123", 0, &attr); /* EMARKED, EMOVED */
+	CHECK_INT(attr.mode, mode_given());
+}
+
+static void is_looked_for_by_an_older_layout(void *arg)
+{
+	struct attr attr;
+
+	(void)arg;
+	told_where("4120", "0", 0, &attr); /* ELAYOUT */
+	CHECK_INT(attr.mode, mode_given());
+}
+
+static void has_no_name_left(void *arg)
+{
+	struct attr attr;
+
+	(void)arg;
+	told_where("2", "116", 0, &attr); /* ENOENT, ESTALE */
+	CHECK_INT(attr.mode & S_IFMT, mode_given() & S_IFMT);
+}
+
+static void can_not_be_looked_at(void *arg)
+{
+	struct attr attr;
+
+	(void)arg;
+	told_where("5", "5", -EIO, &attr);
 }
 
 static void with_arbiter(giving *what, bool opened, task_fn *fn)
@@ -224,21 +261,24 @@ static void what_is_done_and_was_renamed_or_removed_since_is_no_error(void **sta
 		with_arbiter(all[i], false, stands_for_another);
 		with_arbiter(all[i], false, is_gone);
 		with_arbiter(all[i], false, has_another_name);
+		with_arbiter(all[i], false, is_marked_or_has_moved);
+		with_arbiter(all[i], false, is_looked_for_by_an_older_layout);
+		with_arbiter(all[i], false, has_no_name_left);
 	}
 }
 
-static void what_is_done_and_can_not_be_looked_for_is_an_error(void **state)
+static void what_is_done_and_can_not_be_looked_at_is_an_error(void **state)
 {
 	giving *all[] = { create, make_directory, link_file };
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		with_arbiter(all[i], false, is_looked_for_by_an_older_layout);
+		with_arbiter(all[i], false, can_not_be_looked_at);
 }
 
 const struct CMUnitTest earlier_tests[] = {
 	cmocka_unit_test(what_only_an_arbiter_says_is_done_is_told_by_what_stands_there),
 	cmocka_unit_test(what_is_done_and_was_renamed_or_removed_since_is_no_error),
-	cmocka_unit_test(what_is_done_and_can_not_be_looked_for_is_an_error),
+	cmocka_unit_test(what_is_done_and_can_not_be_looked_at_is_an_error),
 };
 const unsigned earlier_tests_count = sizeof(earlier_tests) / sizeof(earlier_tests[0]);

@@ -25,7 +25,8 @@ struct member {
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
 	atomic_bool renamed;   /* of all that is asked for: it is called "elsewhere", in the root */
-	atomic_bool older;     /* whoever looks up a name goes by an older layout */
+	atomic_int looks;      /* the error of each lookup, or 0 */
+	atomic_int tells;      /* the same of getattr */
 	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
 	atomic_int
 		limit; /* writes are answered with this error, and not done; 0: they are done. EASKFIRST: until the first has decided */
@@ -176,8 +177,10 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 
 	if (is_asked(rq) && (fop == FOP_create || fop == FOP_mkdir || fop == FOP_link))
 		return tell(rq, x, fop, in, out);
-	if (fop == FOP_lookup && atomic_load(&m->older))
-		return -ELAYOUT;
+	if (fop == FOP_lookup && atomic_load(&m->looks))
+		return -atomic_load(&m->looks);
+	if (fop == FOP_getattr && atomic_load(&m->tells))
+		return -atomic_load(&m->tells);
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
 	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
@@ -243,8 +246,10 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->nameless, atoi(argv[1]));
 	else if (!strcmp(argv[0], "renamed"))
 		atomic_store(&m->renamed, atoi(argv[1]));
-	else if (!strcmp(argv[0], "older"))
-		atomic_store(&m->older, atoi(argv[1]));
+	else if (!strcmp(argv[0], "looks"))
+		atomic_store(&m->looks, atoi(argv[1]));
+	else if (!strcmp(argv[0], "tells"))
+		atomic_store(&m->tells, atoi(argv[1]));
 	else if (!strcmp(argv[0], "another"))
 		atomic_store(&m->another, atoi(argv[1]));
 	else if (!strcmp(argv[0], "recovering")) /* what the next so many opens are for */

@@ -111,6 +111,12 @@ static struct attr attr_made(const struct changing *c, const struct gfid *gfid)
 			      .btime = when };
 }
 
+/* It can't be looked at just now. All else tells that the name, or the object, is another's business by now: it may be marked (cluster/dht), or have moved. */
+static bool unseen(int err)
+{
+	return err == -EIO || err == -ENOTCONN || err == -ETIMEDOUT || err == -ECANCELED || err == -ENOMEM;
+}
+
 /* Under the name is something else by now, or nothing: others have renamed it since, or removed it, while this waited for the view. */
 static int find_elsewhere(struct changing *c, const struct gfid *gfid, struct lookup_out *found)
 {
@@ -118,7 +124,7 @@ static int find_elsewhere(struct changing *c, const struct gfid *gfid, struct lo
 	struct getattr_out out = { 0 };
 	int err = in.inode ? afr_read(c->rq, c->a->x, FOP_getattr, &in, &out) : -ENOMEM;
 
-	if (err == -ESTALE || err == -ENOENT) {
+	if (err && !unseen(err)) {
 		out.attr = attr_made(c, gfid);
 		err = 0;
 	}
@@ -135,7 +141,7 @@ static int find_made(struct changing *c)
 	struct lookup_out found = { 0 };
 	int err = find(c, &in->loc, &in->gfid, &found);
 
-	if (err == -ENOENT || err == -ESTALE)
+	if (err && !unseen(err))
 		err = find_elsewhere(c, &in->gfid, &found);
 	if (err)
 		return err;
@@ -155,8 +161,12 @@ static int find_linked(struct changing *c)
 	int err = find(c, &in->loc, &in->inode->gfid, &found);
 
 	out.attr = found.attr;
-	if (err == -ENOENT || err == -ESTALE) /* it may have another name */
+	if (err && !unseen(err)) /* it may have another name */
 		err = afr_read(c->rq, c->a->x, FOP_getattr, &ask, &out);
+	if (err == -ESTALE || err == -ENOENT) { /* or none any more */
+		out.attr = (struct attr){ .gfid = in->inode->gfid, .mode = in->inode->type };
+		err = 0;
+	}
 	if (!err)
 		((struct link_out *)c->out)->attr = out.attr;
 	fop_out_clear(FOP_lookup, &found);
@@ -183,6 +193,10 @@ static int look(struct changing *c)
 
 	changing_under_way(c, false); /* this reads what it changed itself */
 	err = c->fop == FOP_setattr ? find_set(c) : c->fop == FOP_link ? find_linked(c) : find_made(c);
+	if (err)
+		log_warning(c->a->x, c->rq,
+			    "%s was done in an earlier view, but ends with EIO: what came of it can't be looked at (%s)",
+			    fop_name(c->fop), error_text(err));
 	return err ? -EIO : 0;
 }
 
