@@ -78,7 +78,7 @@ show_errors() { # the last that each process calls an error
 	local log
 	[ -n "$SCRATCH" ] || return 0
 	for log in "$SCRATCH"/*.log "$SCRATCH"/*/*.log; do
-		[ -f "$log" ] && grep -h '^[^ ]* error ' "$log" | tail -n 3
+		[ ! -f "$log" ] || grep -h '^[^ ]* error ' "$log" | tail -n 3 || :
 	done
 }
 show_logs() {
