@@ -281,6 +281,39 @@ static void waiters_get_the_lock_in_order_of_arrival(void **state)
 	close_world(&w);
 }
 
+/* As it is less: who waits to read may do so now. */
+static void who_has_a_lock_for_reading_only_from_now_on_lets_others_read(void **state)
+{
+	struct world w;
+	struct asker first, second, third;
+
+	(void)state;
+	open_world(&w, plain);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	first = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 2, 0, 4)) };
+	ask_and_wait(&first);
+	second = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 3, 0, 9)) };
+	ask_and_wait(&second);
+	assert_int_equal(set_now(&w, 0, posix(F_RDLCK, 1, 0, 4)), 0);
+	assert_true(EVENTUALLY(first.result == 0));
+	assert_int_equal(second.result, 1);
+	assert_int_equal(set_now(&w, 0, posix(F_RDLCK, 1, 5, 9)), 0);
+	assert_true(EVENTUALLY(second.result == 0));
+	for (int i = 1; i <= 3; i++)
+		assert_int_equal(set_now(&w, i > 1, posix(F_UNLCK, i, 0, 9)), 0);
+	/* the third has waited for the first only, and is in the way of the second, who has come before */
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 4)), 0);
+	assert_int_equal(set_now(&w, 1, posix(F_WRLCK, 3, 5, 9)), 0);
+	second = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 2, 0, 9)) };
+	ask_and_wait(&second);
+	third = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 3, 0, 9)) };
+	ask_and_wait(&third);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 9)), 0);
+	assert_true(EVENTUALLY(third.result == 0));
+	assert_true(EVENTUALLY(second.result == 0));
+	close_world(&w);
+}
+
 static void a_cancelled_waiter_gets_ecanceled_and_no_lock(void **state)
 {
 	struct world w;
@@ -822,6 +855,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranges_split_and_merge_like_single_bytes),
 		cmocka_unit_test(waiters_get_the_lock_in_order_of_arrival),
+		cmocka_unit_test(who_has_a_lock_for_reading_only_from_now_on_lets_others_read),
 		cmocka_unit_test(a_cancelled_waiter_gets_ecanceled_and_no_lock),
 		cmocka_unit_test(no_wake_up_is_lost_and_one_writer_excludes_all),
 		cmocka_unit_test(a_circle_of_waiters_is_refused),

@@ -50,6 +50,16 @@ bool held_covers(const struct lock_inode *at, const struct held *want)
 	return false;
 }
 
+bool held_lowers(const struct lock_inode *at, const struct held *want)
+{
+	if (want->lock.type != F_RDLCK)
+		return false;
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
+		if (party_equal(&h->party, &want->party) && h->lock.type == F_WRLCK && overlap(&h->lock, &want->lock))
+			return true;
+	return false;
+}
+
 static struct held *take_spare(struct held *spare[2])
 {
 	for (int i = 0; i < 2; i++) {

@@ -107,18 +107,22 @@ static void settle(struct locks *p, struct waiter *w, int result)
 	task_wake(w->task);
 }
 
-/* Something was given back: whoever can have its lock now gets it here, in order of arrival, so nobody else can take it first. */
+/* Something was given back: whoever can have its lock now gets it here, in order of arrival, so nobody else can take it first. Who has it for reading from now on, and had it for
+ * writing, may have been in the way of one before him. */
 void grant_waiters(struct locks *p, struct lock_inode *at)
 {
 	struct waiter *next;
 
 	for (struct waiter *w = at->waiter; w; w = next) {
+		bool lowers = held_lowers(at, &w->want);
+
 		next = w->next;
 		if (held_conflict(at, &w->want))
 			continue;
 		held_apply(at, &w->want, w->spare);
 		p->granted++;
 		settle(p, w, 0);
+		next = lowers ? at->waiter : next;
 	}
 }
 
@@ -206,8 +210,12 @@ static int acquire(struct locks *p, struct waiter *me)
 	if (has_most(p, c))
 		return -ENOLCK;
 	if (!held_conflict(me->at, &me->want)) {
+		bool lowers = held_lowers(me->at, &me->want);
+
 		held_apply(me->at, &me->want, me->spare);
 		p->granted++;
+		if (lowers)
+			grant_waiters(p, me->at);
 		return 0;
 	}
 	if (!me->want.lock.wait)

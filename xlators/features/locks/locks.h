@@ -84,6 +84,8 @@ struct locks {
 struct held *held_conflict(const struct lock_inode *, const struct held *want);
 /* True if the party holds all of the range with that type already. */
 bool held_covers(const struct lock_inode *, const struct held *want);
+/* True if the party has bytes of the range for writing that it then has for reading only: others may read then, too. */
+bool held_lowers(const struct lock_inode *, const struct held *want);
 /* True if the party has a lock of which the range is the middle, so that two would be left of it. */
 bool held_splits(const struct lock_inode *, const struct held *want);
 /* Takes the range away from its party's locks and, unless it unlocks, gives it the new type. Takes what it uses from spare. */
