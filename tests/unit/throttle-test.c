@@ -450,6 +450,10 @@ static void who_gives_up_leaves_the_queue_undone(void **state)
 	atomic_store(&hurried->rq->hurry, true);
 	task_wake(hurried->task);
 	assert_true(EVENTUALLY(parked() == 2 && number_of("waiting") == 1));
+	hurried = start(GLOBEX, FOP_getattr, 1);
+	hurried->hurries = true; /* since before it came */
+	go(hurried);
+	assert_true(EVENTUALLY(parked() == 3 && number_of("waiting") == 1));
 	order("release", "all");
 	close_stack();
 }

@@ -214,7 +214,9 @@ static int sleep_until_served(struct throttle *t, struct tenant *who, struct req
 	while (!me->served && !err) {
 		until = who->first == me && !who->in_line ? who->ready_ns : NO_DEADLINE;
 		pthread_mutex_unlock(&t->lock);
-		err = task_wait(earlier(until, rq->deadline_ns));
+		err = atomic_load(&rq->hurry)
+			      ? 0
+			      : task_wait(earlier(until, rq->deadline_ns)); /* it may have been told before it came here */
 		pthread_mutex_lock(&t->lock);
 		if (!me->served)
 			err = look_again(t, who, rq, me, err);

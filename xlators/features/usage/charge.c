@@ -221,7 +221,7 @@ static int wait_for_turn(struct request *rq, struct charge *c, enum how how)
 	while (!err && (c->alone || c->born || (alone ? c->users : how == WITH_OTHERS && c->waiting)))
 		err = task_cond_wait(&c->changed, &c->lock, rq->deadline_ns);
 	c->waiting -= alone;
-	if (err)
+	if (err || !c->known) /* who leaves without a turn ends nothing of which others would hear */
 		task_cond_broadcast(&c->changed);
 	return err;
 }
