@@ -7,6 +7,7 @@ SPREAD=2 REPLICA=1
 need_root
 need_stack
 need python3
+need setfacl
 scratch
 start_stack "$SCRATCH"
 start_mount "$SCRATCH/other"
@@ -139,6 +140,19 @@ if seen_after_reading(sys.argv[3], sys.argv[3]): # else the disk does not note i
     for i in range(10):
         assert seen_after_reading(sys.argv[1], sys.argv[2]), i
 END
+
+# ---- what the kernel does not know to be another mode ----
+for ((i = 0; i < 10; i++)); do
+	: >"$MNT/d/acl$i"
+	chmod 600 "$MNT/d/acl$i"
+	[ "$(stat -c %a "$OTHER/d/acl$i")" = 600 ] || fail "the mode of a new file"
+	setfacl -m u:99:rwx "$OTHER/d/acl$i"
+	[ "$(stat -c %a "$OTHER/d/acl$i")" = 670 ] || fail "with an ACL the mode is $(stat -c %a "$OTHER/d/acl$i"), or was so just before"
+	: >"$MNT/d/suid$i"
+	chmod 4777 "$MNT/d/suid$i"
+	said=$(setpriv --reuid 1001 --regid 1001 --clear-groups bash -c "stat -c %a $OTHER/d/suid$i; echo x 1<>$OTHER/d/suid$i; stat -c %a $OTHER/d/suid$i" | paste -sd ' ')
+	[ "$said" = "4777 777" ] || fail "before and after another one has written into a file its mode is $said"
+done
 
 # ---- and goes on ----
 believe d/f 9

@@ -123,12 +123,12 @@ static enum believe as_attributes(const struct ask *a)
 }
 
 /* Not of directories: a process may be in one, and look at it without a name. Not of what has other names, through which it may be
- * changed. */
+ * changed. Nor of what runs as another user: a write takes that away at the brick, and the kernel, which leaves that to it, would not look again. */
 static void believe_attributes(struct ask *a, struct fuse_entry_out *out, struct inode *inode, const struct attr *attr,
 			       struct node_state *s, uint64_t since)
 {
 	unsigned long count = atomic_load(&a->mount->disbelieved);
-	bool may = s && !S_ISDIR(attr->mode) && attr->nlink == 1;
+	bool may = s && !S_ISDIR(attr->mode) && attr->nlink == 1 && !(attr->mode & (S_ISUID | S_ISGID));
 	if (may) { /* before it is asked whether they hold */
 		atomic_store(&s->told_ns, clock_ns());
 		if (atomic_load(&inode->nlookup) == 0)

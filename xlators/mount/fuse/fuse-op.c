@@ -304,6 +304,14 @@ static int xattr_check(const struct ask *a, const char *name)
 	return refused ? -EOPNOTSUPP : 0;
 }
 
+/* It is part of the mode, which the kernel believes that it knows: only of ctime does it think that it is another one. */
+static void acl_changed(struct ask *a, struct inode *inode)
+{
+	search_denied(a, inode);
+	if (a->mount->believes)
+		notify_attributes(a->device, a->head.nodeid);
+}
+
 int serve_setxattr(struct ask *a)
 {
 	const struct fuse_setxattr_head *arg = (const void *)a->arg;
@@ -318,7 +326,7 @@ int serve_setxattr(struct ask *a)
 	if (!err)
 		err = setxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (strcmp(name, "system.posix_acl_access") == 0)
-		search_denied(a, in.inode);
+		acl_changed(a, in.inode);
 	return reply_done(a, err);
 }
 
