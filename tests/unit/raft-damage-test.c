@@ -191,7 +191,7 @@ static size_t used(const char *path)
 static void flip(const char *path, size_t at, unsigned char mask)
 {
 	int fd = open(path, O_RDWR);
-	unsigned char c;
+	unsigned char c = 0;
 
 	assert_true(fd >= 0 && pread(fd, &c, 1, (off_t)at) == 1);
 	c ^= mask;
