@@ -22,7 +22,10 @@ static int clients_told;	  /* what clients are told that the change is */
 static bool not_done;		  /* the truth has not done what others may have done */
 static bool of_tenants;		  /* the change is of a client whose word is not enough */
 static bool kept_in_use;	  /* the directory that turned out to lack something */
-static unsigned resolved;	  /* how often all were told what has become of the changes */
+static bool two, both_have; /* there is another change of the object, which only the last member has done; or the truth, too */
+static int others_say,
+	other_was; /* what that member was told last that the other change is; and what that was when it was made equal first */
+static unsigned resolved; /* how often all were told what has become of the changes */
 
 /* ---- what is around it ---- */
 
@@ -58,6 +61,8 @@ int heal_name(struct heal *h, struct request *rq, const struct gfid *directory, 
 int heal_object(struct heal *h, struct request *rq, const struct gfid *g, int from, int to, uint64_t start, uint64_t end)
 {
 	(void)rq, (void)g, (void)from, (void)start, (void)end;
+	if (to == 2 && other_was == 1)
+		other_was = others_say;
 	healed++;
 	unlogged += !h->logs || !h->logs_made;
 	return truth_is_gone ? -ENOTCONN : (lacks || nowhere) && to == 2 ? -ESRCH : 0;
@@ -136,7 +141,8 @@ int tell_member(struct coordinator *c, int member, enum replica_verb verb, struc
 	if (verb == REPLICA_RESOLVE) {
 		told |= 1u << member;
 		unpack_note(&u, &n);
-		told_of_it = member == 2 ? n.status : told_of_it;
+		told_of_it = member == 2 && n.sequence == 1 ? n.status : told_of_it;
+		others_say = member == 2 && n.sequence == 2 ? n.status : others_say;
 	}
 	pack_free(more);
 	return 0;
@@ -175,14 +181,15 @@ void missed_clear(struct coordinator *c)
 static int recovered(bool owed)
 {
 	struct coordinator *c = calloc(1, sizeof(*c));
-	static struct union_note u;
+	static struct union_note u, other;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	undone = told = resolved = walked = unlogged = healed = 0;
 	kept_in_use = false;
-	told_of_it = 0;
+	told_of_it = others_say = 0;
+	other_was = 1;
 	pthread_mutex_init(&c->lock, NULL);
 	c->members = 3;
 	c->lease_ms = 2000;
@@ -198,6 +205,12 @@ static int recovered(bool owed)
 	u.note.object[0].kind = NOTE_META;
 	u.note.object[0].gfid = (struct gfid){ { 7 } };
 	u.status[1] = u.status[2] = NOTE_UNKNOWN;
+	other = u;
+	other.note.sequence = 2;
+	other.has[0] = both_have;
+	other.has[2] = true;
+	other.status[2] = 0;
+	u.next = two ? &other : NULL;
 	c->notes = &u;
 	err = recover(c);
 	listed_after = !c->owed.unlisted;
@@ -354,6 +367,29 @@ static void what_a_member_has_no_directory_for_is_not_told_to_be_done(void **sta
 	assert_int_equal(failures, 0);
 }
 
+static void two_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	two = true;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(other_was, -EIO);
+	CHECK_INT(others_say, -ENOTDONE); /* in the end */
+	both_have = true;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(other_was, 0);
+}
+
+/* What is made equal is all of the object. Should that member be the truth of the next, for this one does not come to its end, it must not say that it has what has gone by then. */
+static void what_goes_when_another_change_of_the_object_is_recovered_is_not_told_to_be_done(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(two_, NULL), 0);
+	two = both_have = false;
+	assert_int_equal(failures, 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -363,6 +399,7 @@ int main(void)
 		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
 		cmocka_unit_test(where_something_is_on_no_list_all_the_same_the_trees_are_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
+		cmocka_unit_test(what_goes_when_another_change_of_the_object_is_recovered_is_not_told_to_be_done),
 		cmocka_unit_test(what_a_member_has_no_directory_for_is_not_told_to_be_done),
 	};
 

@@ -98,8 +98,9 @@ struct union_note {
 	int32_t status[REPLICAS_MAX]; /* at each member; NOTE_UNKNOWN: it has none, or it has not ended */
 	uint64_t value[REPLICAS_MAX];
 	bool has[REPLICAS_MAX];
-	int truth;  /* the member to which the others are made equal */
-	bool waits; /* in recovery: for what another note is about */
+	int truth;	   /* the member to which the others are made equal */
+	atomic_uint equal; /* a mask of those that have been, in this recovery */
+	bool waits;	   /* in recovery: for what another note is about */
 	struct union_note *next, *same_number;
 };
 enum { NUMBERED = 4096 };
@@ -149,13 +150,14 @@ struct coordinator {
 	uint64_t views, recovered;
 	char why[160]; /* the last change of view */
 	/* The main task's alone. */
-	uint64_t stored;	  /* epoch in the register */
-	uint64_t version;	  /* of the register's value */
-	int read_err;		  /* why the register could not be read: told once */
-	struct owed stored_owed;  /* as the register has it */
-	unsigned failed_syncs;	  /* mask: as the first of a recovery that is owed its disk failed at a sync */
-	unsigned slow_firsts;	  /* so often in a row the first did not sync in time before a recovery */
-	uint64_t go_on_ns, go_on_end_ns; /* until then clients go on with what was under way before a start of all members anew; and at most, with the views that came since */
+	uint64_t stored;	 /* epoch in the register */
+	uint64_t version;	 /* of the register's value */
+	int read_err;		 /* why the register could not be read: told once */
+	struct owed stored_owed; /* as the register has it */
+	unsigned failed_syncs;	 /* mask: as the first of a recovery that is owed its disk failed at a sync */
+	unsigned slow_firsts;	 /* so often in a row the first did not sync in time before a recovery */
+	uint64_t go_on_ns,
+		go_on_end_ns; /* until then clients go on with what was under way before a start of all members anew; and at most, with the views that came since */
 	struct union_note *notes; /* of the last change of view */
 	unsigned tenants_failed;  /* so many recoveries in a row could not make a tenant's objects equal */
 	struct gfid_list missed;  /* directories that no list told of, and a recovery needs: until one has come to its end */

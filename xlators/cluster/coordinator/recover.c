@@ -14,13 +14,15 @@ struct recovery {
 	struct task_cond done;
 	struct union_note *next;
 	unsigned running;
-	bool again;	 /* only what waits */
-	bool last;	 /* nothing gets better by waiting any more */
-	bool doubtful;	 /* something was not found that may be somewhere */
-	unsigned bad;	 /* members that could not be made equal */
-	unsigned undone; /* names of the truth */
-	bool tenants;	 /* it failed at what a tenant's client has made */
-	size_t missed;	 /* directories that were known to be missed when it began */
+	bool again;		    /* only what waits */
+	bool last;		    /* nothing gets better by waiting any more */
+	bool doubtful;		    /* something was not found that may be somewhere */
+	unsigned bad;		    /* members that could not be made equal */
+	unsigned undone;	    /* names of the truth */
+	bool tenants;		    /* it failed at what a tenant's client has made */
+	size_t missed;		    /* directories that were known to be missed when it began */
+	struct union_note **client; /* notes of clients */
+	size_t clients;
 	int err;
 };
 
@@ -176,6 +178,36 @@ static int say_status(struct recovery *r, const struct union_note *u, int to, in
 	return tell_member(r->c, to, REPLICA_RESOLVE, &p);
 }
 
+static bool did(const struct union_note *u, int member)
+{
+	return u->has[member] && !u->status[member];
+}
+
+static bool is_of_one_object(const struct note *a, const struct note *b)
+{
+	for (unsigned i = 0; i < a->objects; i++)
+		for (unsigned k = 0; k < b->objects && !note_only_names(a, i); k++)
+			if (!note_only_names(b, k) && gfid_equal(&a->object[i].gfid, &b->object[k].gfid))
+				return true;
+	return false;
+}
+
+/* Who is made equal in what one note is about is so in all of that object: what only that member has done of it goes, what only the truth has done comes. So of such other
+ * changes the member does not know either from then on, until each has had its turn. (Names are logged: is_undone().) */
+static int say_others(struct recovery *r, const struct union_note *u, int to)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < r->clients && !err && !MUTANT("spoil-others"); i++) {
+		struct union_note *other = r->client[i];
+
+		if (other != u && !(other->equal >> to & 1) && did(other, to) != did(other, u->truth) &&
+		    is_of_one_object(&u->note, &other->note))
+			err = say_status(r, other, to, -EIO);
+	}
+	return err;
+}
+
 /* A member must not be spoiled for the sake of one that is gone: whoever is left would know no more what was done. */
 static int truth_answers(struct recovery *r, int truth)
 {
@@ -271,6 +303,8 @@ static int make_equal(struct recovery *r, const struct union_note *u, int to, in
 	if (!err)
 		err = say_status(r, u, to, -EIO);
 	if (!err)
+		err = say_others(r, u, to);
+	if (!err)
 		err = again_to(r, u, to);
 	if (lacks_directories(r, u, to, &err))
 		return 0; /* its note says as yet that it does not know */
@@ -346,6 +380,8 @@ static void recover_note(struct recovery *r, struct union_note *u)
 			u->waits = true;
 			continue;
 		}
+		if (!err)
+			u->equal |= 1u << to;
 		if (!err || leave_unequal(r, u, to, err))
 			continue;
 		log_warning(r->c->x, NULL, "member %d can't be made equal to member %d after a change of view: %s", to,
@@ -669,18 +705,35 @@ static unsigned count_notes(const struct coordinator *c, bool *cold)
 	return count;
 }
 
+/* Those of a cold start may be a million, each of another object. */
+static int list_clients(struct recovery *r, unsigned count)
+{
+	r->client = calloc(count, sizeof(struct union_note *));
+	if (!r->client)
+		return -ENOMEM;
+	for (struct union_note *u = r->c->notes; u; u = u->next) {
+		u->equal = 0;
+		if (!u->note.resolved && !session_is_nobody(u->note.session))
+			r->client[r->clients++] = u;
+	}
+	return 0;
+}
+
 static void run_notes(struct recovery *r, unsigned count, bool cold)
 {
 	struct coordinator *c = r->c;
 
 	log_info(c->x, NULL, "recovering %u changes that were under way, from member %d", count, r->truth);
-	r->err = choose_truths(r);
+	r->err = list_clients(r, count);
+	if (!r->err)
+		r->err = choose_truths(r);
 	c->heal.logs = !MUTANT("no-log");
 	c->heal.logs_made = c->heal.logs && !MUTANT("keep-half-made");
 	c->heal.cold = cold;
 	c->heal.syncs = true;
 	run_all(r, cold ? (unsigned)c->heal_tasks : 1);
 	c->heal.logs = c->heal.logs_made = c->heal.cold = false;
+	free(r->client);
 }
 
 /* The bandwidth is not limited: clients wait for this. Nothing else uses c->heal now: healers are stopped, the scrub has its own. */
