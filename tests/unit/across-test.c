@@ -129,6 +129,21 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
+static const struct scene at_one_subvolume[] = {
+	{ "to a free name", plain, "text", NULL, .beside = true },
+	{ "over a file", replacing, "text", "other", .beside = true },
+	{ "of a pointer", of_pointer, "text", NULL, .beside = true },
+	{ "over a pointer", over_pointer, "text", "other", .beside = true },
+	{ "in exchange", replacing, "text", "other", .flags = RENAME_EXCHANGE, .beside = true },
+	{ "in exchange with a pointer", over_pointer, "text", "other", .flags = RENAME_EXCHANGE, .beside = true },
+};
+
+PROPERTY_WITH(what_is_asked_for_twice_is_done_once, SWEEPS, "1M")
+{
+	play_again(at_one_subvolume, sizeof(at_one_subvolume) / sizeof(*at_one_subvolume));
+	play_again(scenes, sizeof(scenes) / sizeof(*scenes));
+}
+
 /* The number of that one is none of a subvolume any more; and it is what a record has where nothing arrives. */
 static void who_dies_half_way_where_the_first_has_left(void **state)
 {
@@ -782,6 +797,7 @@ int main(void)
 		cmocka_unit_test(two_files_change_places),
 		cmocka_unit_test(who_dies_half_way_has_done_it_or_not),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
+		cmocka_unit_test(what_is_asked_for_twice_is_done_once),
 		cmocka_unit_test(who_is_slow_renames_in_the_end),
 		cmocka_unit_test(a_directory_holds_nothing_that_is_taken_back),
 		cmocka_unit_test(what_a_brick_lost_with_its_power_loses_no_file),

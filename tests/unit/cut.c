@@ -14,6 +14,7 @@ static struct {			    /* of all instances */
 	unsigned left, sent;
 	bool done;     /* the last message that goes through gets no answer */
 	bool once;     /* the others go through again */
+	bool again;    /* each change is asked for twice, as by a client that has lost its session with the answer */
 	unsigned ends; /* the records of so many intents that are to be opened next were ended by others */
 	bool fences;   /* who takes a record over is taken over at once, and can set one mark */
 	char forgets; /* the next thing of that kind is lost: 'a', an anchor; 'i', 'd', that a record became that; 'k', the name that a copy keeps; 'p', that a directory was put away; 's', that an anchor has become a stub's kept name */
@@ -141,6 +142,21 @@ static bool is_dead(enum fop fop)
 	return fop_info[fop].flags & FOP_MUTATES ? changes >= cut.most : changes > cut.most;
 }
 
+static int ask_again(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	int err = fop_pass(rq, x, fop, in, out);
+	bool resent = rq->resent;
+
+	if (err)
+		return err;
+	fop_out_clear((int)fop, out);
+	memset(out, 0, fop_info[fop].out_size);
+	rq->resent = true;
+	err = fop_pass(rq, x, fop, in, out);
+	rq->resent = resent;
+	return err;
+}
+
 static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	bool mine = cut.who && task_self() == cut.who && fop != FOP_release;
@@ -156,6 +172,8 @@ static int cut_any(struct request *rq, struct xlator *x, enum fop fop, const voi
 		return locate(rq, x, in, out);
 	if (!mine)
 		return fop_pass(rq, x, fop, in, out);
+	if (cut.again && fop_info[fop].flags & FOP_MUTATES)
+		return ask_again(rq, x, fop, in, out);
 	count_from_here(fop, in);
 	if (cut.holds && cut.sent == cut.left)
 		stay();
@@ -220,11 +238,12 @@ static int cut_command(struct xlator *x, int argc, char **argv, FILE *f)
 	cut.at = '\0';
 	cut.forgets = strcmp(argv[0], "forgets") ? '\0' : (char)atoi(argv[1]);
 	cut.once = !strcmp(argv[0], "lost");
+	cut.again = !strcmp(argv[0], "again");
 	cut.done = cut.once || !strcmp(argv[0], "unanswered");
 	cut.fences = !strcmp(argv[0], "fences");
 	cut.ends = strcmp(argv[0], "ends") ? 0 : (unsigned)atoi(argv[1]);
 	cut.holds = !strcmp(argv[0], "stays");
-	cut.left = cut.forgets || cut.fences || cut.ends ? UINT_MAX : (unsigned)atoi(argv[1]);
+	cut.left = cut.forgets || cut.fences || cut.ends || cut.again ? UINT_MAX : (unsigned)atoi(argv[1]);
 	cut.sent = 0;
 	cut.who = strcmp(argv[0], "end") ? task_self() : NULL;
 	return 0;

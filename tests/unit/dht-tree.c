@@ -246,6 +246,11 @@ void lose_answer(unsigned messages)
 	tell_cut("lost", messages);
 }
 
+void ask_again(void)
+{
+	tell_cut("again", 1);
+}
+
 void stay_before(unsigned messages)
 {
 	tell_cut("stays", messages);

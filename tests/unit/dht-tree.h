@@ -65,7 +65,8 @@ bool same_file(const char *a, const char *b);
 /* This task can send so many messages more, then it is cut off from all bricks; `done`: the next one is done, but not answered. */
 void cut_after(unsigned messages, bool done);
 void lose_answer(unsigned messages); /* only that of the message after so many */
-void end_meanwhile(unsigned times);  /* before this task opens an intent others have ended it */
+void ask_again(void); /* each change of this task's is asked for twice, the answer to the first is lost with the session */
+void end_meanwhile(unsigned times); /* before this task opens an intent others have ended it */
 void fence_take_over(
 	void); /* this task takes an intent over, is taken over itself at once (as attempt 9), and can send one message more */
 /* The next thing of that kind is lost, for the power went at its brick: 'a', an anchor; 'i', 'd', that the record of a rename across became that; 'k', the name that the copy of a

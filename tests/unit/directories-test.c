@@ -426,6 +426,28 @@ PROPERTY_WITH(an_answer_that_is_lost_loses_nothing_else, SWEEPS, "1M")
 	play_lost_answers(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
 }
 
+static const struct scene at_one_subvolume[] = {
+	{ "to a free name", plain, "/text", NULL, .beside = true },
+	{ "over an empty directory", replacing, "/text", "/", .beside = true },
+	{ "of a pointer", of_pointer, "/text", NULL, .beside = true },
+	{ "in exchange", with_directory, "/text", "/other", .flags = RENAME_EXCHANGE, .beside = true },
+	{ "in exchange with a pointer", with_pointer, "/text", "/other", .flags = RENAME_EXCHANGE, .beside = true },
+	{ "in exchange with a file", with_file, "/text", "other", .flags = RENAME_EXCHANGE, .beside = true },
+	{ "to another parent", plain, "/text", NULL, .below = true, .beside = true },
+	{ "to another parent in exchange", with_directory, "/text", "/other", .flags = RENAME_EXCHANGE, .below = true,
+	  .beside = true },
+	{ "to another parent in exchange with a file", with_file, "/text", "other", .flags = RENAME_EXCHANGE, .below = true,
+	  .beside = true },
+};
+
+PROPERTY_WITH(what_is_asked_for_twice_is_done_once, SWEEPS, "1M")
+{
+	play_again(at_one_subvolume, sizeof(at_one_subvolume) / sizeof(*at_one_subvolume));
+	play_again(in_the_root, sizeof(in_the_root) / sizeof(*in_the_root));
+	play_again(exchanges, sizeof(exchanges) / sizeof(*exchanges));
+	play_again(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
+}
+
 PROPERTY_WITH(who_is_slow_renames_in_the_end, SWEEPS, "1M")
 {
 	play_slow(in_the_root, sizeof(in_the_root) / sizeof(*in_the_root));
@@ -459,6 +481,7 @@ int main(void)
 		cmocka_unit_test(who_dies_while_making_one_leaves_all_of_it_or_nothing),
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
+		cmocka_unit_test(what_is_asked_for_twice_is_done_once),
 		cmocka_unit_test(who_is_slow_renames_in_the_end),
 		cmocka_unit_test(who_is_slow_exchanges_in_the_end),
 		cmocka_unit_test(who_is_slow_on_the_way_to_another_parent_comes_there_in_the_end),

@@ -159,6 +159,24 @@ void play_dying(const struct scene *scenes, unsigned count)
 			play_cuts(&scenes[i], done);
 }
 
+void play_again(const struct scene *scenes, unsigned count)
+{
+	for (const struct scene *s = scenes; s < scenes + count && !failures; s++) {
+		struct stage at;
+
+		set_up(s, &at);
+		ask_again();
+		CHECK_INT(perform(s, &at), 0);
+		cut_end();
+		CHECK(is_done(s, at.a, at.b));
+		CHECK(nothing_is_under_way());
+		tear_down(s, &at);
+		if (failures)
+			fprintf(stderr, "%s\n", s->what);
+	}
+	CHECK(settles(0));
+}
+
 /* Nobody died; and if it was not done, it can be done. */
 static void lose_at(const struct scene *s, unsigned messages, unsigned *sent)
 {

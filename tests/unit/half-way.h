@@ -30,6 +30,8 @@ bool gets_whole(const struct scene *, const char *a, const char *b, bool *done);
 /* Each scene as often as it has messages: before and after them the tree is as it was, or as it is to be. */
 void play_dying(const struct scene *, unsigned count);
 void play_lost_answers(const struct scene *, unsigned count);
+/* Each change is asked for twice, as if the brick had been lost between doing it and answering: that is done once. */
+void play_again(const struct scene *, unsigned count);
 /* Nobody dies, and no answer is lost; but who does it stays before each of its messages until others have ended what it began: it is done all the same. */
 void play_slow(const struct scene *, unsigned count);
 #endif

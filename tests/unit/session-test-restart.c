@@ -6,21 +6,18 @@
 
 #include <cmocka.h>
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "session-test.h"
 #include "test.h"
-
-static void restart_server(void)
-{
-	stop(&server);
-	start_server("");
-}
 
 static atomic_uint lost_locks;
 
@@ -233,7 +230,7 @@ static bool listens(void)
 	return yes;
 }
 
-/* The server stops, and waits for the write; nobody can ask it anew for the answer, which does not get through. */
+/* The server stops, and waits for what is held; nobody can ask it anew for the answer, which does not get through. */
 static void *let_go(void *arg)
 {
 	bool stops = EVENTUALLY(!listens());
@@ -244,20 +241,111 @@ static void *let_go(void *arg)
 	return arg;
 }
 
-void an_append_over_a_restart_is_an_error(void **test)
+/* The brick does it, and is lost before it has answered; then `between` is done there. */
+static void lose_the_answer(void (*begin)(void *), void (*between)(void), void (*end)(void *))
 {
 	pthread_t thread;
 
-	(void)test;
 	start_server("");
 	start_client("");
-	task_call(begin_append, NULL);
+	task_call(begin, NULL);
 	pthread_create(&thread, NULL, let_go, NULL);
-	restart_server();
+	stop(&server);
+	if (between)
+		between();
+	start_server("");
 	pthread_join(thread, NULL);
-	task_call(end_append, NULL);
+	task_call(end, NULL);
 	stop(&client);
 	stop(&server);
+}
+
+void an_append_over_a_restart_is_an_error(void **test)
+{
+	(void)test;
+	lose_the_answer(begin_append, NULL, end_append);
+}
+
+static struct file *first, *second;
+static int exchanged;
+
+static bool is_called(const struct file *f, const char *name)
+{
+	bool is = false;
+
+	for (int i = 0; i < LEAF_OBJECTS; i++)
+		if (gfid_equal(&disk->object[i].gfid, &f->inode->gfid))
+			is = !strcmp(disk->object[i].name, name);
+	return is;
+}
+
+static void exchange(void *arg)
+{
+	struct inode *dir = inode_get(client->inodes, &gfid_root, S_IFDIR);
+	struct rename_in in = { { .parent = dir, .name = "first" }, { .parent = dir, .name = "second" }, RENAME_EXCHANGE };
+	struct rename_out out = { 0 };
+
+	(void)arg;
+	exchanged = CALL(rename, &in, &out);
+	inode_unref(dir);
+}
+
+static struct aside exchanging = { .fn = exchange };
+
+static void begin_exchange(void *arg)
+{
+	unsigned before = atomic_load(&disk->renames);
+
+	(void)arg;
+	first = create("first");
+	second = create("second");
+	atomic_store(&exchanging.done, false);
+	atomic_store(&disk->hold, true);
+	start_aside(&exchanging);
+	UNTIL(atomic_load(&disk->renames) == before + 1);
+}
+
+static void end_both(void)
+{
+	UNTIL(atomic_load(&exchanging.done));
+	release(first);
+	release(second);
+	assert_int_equal(remove_file("first"), 0);
+}
+
+static void is_exchanged(void *arg)
+{
+	(void)arg;
+	UNTIL(atomic_load(&exchanging.done));
+	assert_int_equal(exchanged, 0);
+	assert_true(is_called(first, "second") && is_called(second, "first"));
+	end_both();
+	assert_int_equal(remove_file("second"), 0);
+}
+
+static void another_has_renamed(void)
+{
+	for (int i = 0; i < LEAF_OBJECTS; i++)
+		if (!strcmp(disk->object[i].name, "second"))
+			strcpy(disk->object[i].name, "third");
+}
+
+static void nobody_knows(void *arg)
+{
+	(void)arg;
+	UNTIL(atomic_load(&exchanging.done));
+	assert_int_equal(exchanged, -EIO);
+	assert_true(is_called(first, "third") && is_called(second, "first"));
+	end_both();
+	assert_int_equal(remove_file("third"), 0);
+}
+
+/* Done once more it would be undone. */
+void an_exchange_over_a_restart_is_done_once(void **test)
+{
+	(void)test;
+	lose_the_answer(begin_exchange, NULL, is_exchanged);
+	lose_the_answer(begin_exchange, another_has_renamed, nobody_knows);
 }
 
 static void refused_soon(void *arg)

@@ -701,6 +701,7 @@ int main(void)
 		cmocka_unit_test(a_lock_is_told_to_be_lost_before_requests_go_on),
 		cmocka_unit_test(a_lock_goes_with_the_file_that_it_was_taken_through),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),
+		cmocka_unit_test(an_exchange_over_a_restart_is_done_once),
 		cmocka_unit_test(a_release_that_has_no_answer_is_sent_until_it_has_one),
 		cmocka_unit_test(a_lock_that_is_granted_through_what_was_released_is_not_kept),
 		cmocka_unit_test(a_connection_lost_while_files_are_opened_again_is_made_again),

@@ -70,6 +70,7 @@ void files_and_locks_survive_a_restart_of_the_brick(void **);
 void a_lock_is_told_to_be_lost_before_requests_go_on(void **);
 void a_lock_goes_with_the_file_that_it_was_taken_through(void **);
 void an_append_over_a_restart_is_an_error(void **);
+void an_exchange_over_a_restart_is_done_once(void **);
 void requests_wait_for_the_brick_up_to_max_wait(void **);
 /* session-test-moved.c */
 void a_graph_that_begins_is_told_that_a_brick_is_down(void **);

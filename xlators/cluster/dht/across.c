@@ -12,10 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
 enum { TRIES = 8, RENAMES = 32, LEARN_MS = 20 };
 #define MARKS_NS 15000000000u
 #define MOVES_NS 25000000000u /* all of the volume wait for that one */

@@ -6,10 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
 enum { TRIES = 8, RENAMES = 32 };
 #define TOUCH_NS 2000000000u
 
@@ -200,6 +196,8 @@ static int judge_directories(const struct rename_in *in, const struct named *fro
 {
 	bool apart = in->from.parent != in->to.parent, exchange = in->flags & RENAME_EXCHANGE;
 
+	if (!from->pointer && !to->pointer) /* the subvolume sees all of it */
+		return 0;
 	if (apart && ((from->pointer && from->dir) || (exchange && (from->dir || to->dir))))
 		return -EWIDE;
 	if (!to->pointer || exchange)
@@ -241,13 +239,16 @@ static void touch(struct request *rq, struct dht *d, const struct named *n)
 	rq->deadline_ns = deadline_ns;
 }
 
-/* The pointer to a name that nothing has, or that has what a rename replaces without more: what was seen there is still so then. */
+/* The pointer to a name that nothing has, or that has what a rename replaces without more; or an exchange: what was seen there is still so then. (Each pointer keeps its anchor,
+ * which knows it by its gfid.) */
 static int rename_seen(struct request *rq, struct dht *d, const struct rename_in *in, int child, const struct named *from,
 		       const struct named *to)
 {
+	struct place seen_there = { .flags = from->pointer || to->pointer ? PLACE_POINTER : 0,
+				    .expected = { from->gfid, to->gfid } };
 	bool nothing = gfid_is_null(&to->gfid);
 	struct rename_in seen = *in;
-	int err = mean_these(rq, d, &from->gfid, &to->gfid);
+	int err = place_say(rq, d, &seen_there);
 
 	seen.flags |= nothing ? RENAME_NOREPLACE : 0;
 	if (!err)
@@ -264,7 +265,7 @@ static int rename_named(struct request *rq, struct dht *d, const struct rename_i
 		return err;
 	if (to->pointer && !(in->flags & RENAME_EXCHANGE))
 		return replace_pointer(rq, d, in, child, &from->gfid, to->pointer, &to->aim);
-	if (from->pointer || in->flags & RENAME_EXCHANGE) /* each pointer keeps its anchor, which knows it by its gfid */
+	if (from->pointer || in->flags & RENAME_EXCHANGE)
 		err = rename_seen(rq, d, in, child, from, to);
 	else if (!(err = place_say(rq, d, &(struct place){ .expected = { from->gfid } })))
 		err = plain_rename(rq, d->x->child[child], in);

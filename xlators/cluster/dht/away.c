@@ -10,9 +10,6 @@
 
 #include "born.h"
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 enum { TRIES = 8 };
 
 int mean_pointers(struct request *rq, struct dht *d, bool yes)

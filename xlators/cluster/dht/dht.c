@@ -362,6 +362,10 @@ static int call_by_name(struct request *rq, struct dht *d, enum fop fop, const v
 		if (S_ISREG(((const struct mknod_in *)in)->mode))
 			return make_file(rq, d, fop, in, out, child);
 		break;
+	case FOP_rename:
+		if (((const struct rename_in *)in)->flags & RENAME_EXCHANGE) /* done once more it would be undone */
+			return away_rename(rq, d, in, *child);
+		break;
 	default:
 		break;
 	}

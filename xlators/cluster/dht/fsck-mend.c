@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 
 struct mend {
 	struct fsck *f;

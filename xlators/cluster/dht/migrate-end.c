@@ -12,9 +12,6 @@
 
 #include "location.h"
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 enum { TRIES = 8 }; /* at what each power cut of a subvolume may undo */
 
 /* ---- names ---- */

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 enum { TRIES = 8 }; /* at what each power cut of a subvolume may undo */
 
 /* ---- below which directory it is ---- */

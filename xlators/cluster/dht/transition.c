@@ -8,10 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
 enum { TRIES = 32 };
 #define MOVE_NS 60000000000u
 

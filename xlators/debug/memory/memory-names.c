@@ -281,6 +281,19 @@ static void replace(struct request *rq, struct memory *p, struct object *dir, st
 	memory_touch(rq, dir);
 }
 
+static bool stands_for(const struct entry *e, const struct inode *inode)
+{
+	return e && inode && gfid_equal(&e->object->attr.gfid, &inode->gfid);
+}
+
+/* Of a request that is sent again. Of an exchange one knows it only if the names' objects are told, of others who tells nothing is believed. */
+static bool was_renamed(const struct rename_in *in, const struct entry *from, const struct entry *to)
+{
+	if (in->flags & RENAME_EXCHANGE)
+		return stands_for(from, in->to.inode) && stands_for(to, in->from.inode);
+	return !from && to && (!in->from.inode || stands_for(to, in->from.inode));
+}
+
 int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
 	cleanup_unlock struct memory *p = memory_lock(x);
@@ -292,10 +305,10 @@ int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *
 	err = err ? err : resolve(x, &in->to, &to_dir, &to);
 	if (err)
 		return err;
+	if (rq->resent && was_renamed(in, *from, *to))
+		return 0;
 	if (!*from)
-		return rq->resent && *to && in->from.inode && gfid_equal(&in->from.inode->gfid, &(*to)->object->attr.gfid)
-			       ? 0
-			       : -ENOENT;
+		return -ENOENT;
 	o = (*from)->object;
 	if (S_ISDIR(o->attr.mode) && is_below(to_dir, o))
 		return -EINVAL;

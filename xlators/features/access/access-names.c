@@ -5,9 +5,6 @@
 #include "access.h"
 #include "place.h"
 
-#ifndef RENAME_EXCHANGE
-#define RENAME_EXCHANGE 2
-#endif
 
 bool readable(const struct file *f)
 {

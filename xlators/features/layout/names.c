@@ -5,10 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
 enum { TRIES = 16 };
 
 struct call {

@@ -10,10 +10,6 @@
 #include <inttypes.h>
 #include <linux/falloc.h>
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#define RENAME_EXCHANGE	 2
-#endif
 enum { TRIES = 16, NEAR = 64 << 20 };
 
 static const struct option options[] = {

@@ -402,6 +402,12 @@ static int client_getxattr(struct request *rq, struct xlator *x, const struct ge
 				     : remote_call(x->private, rq, FOP_getxattr, in, out);
 }
 
+static int client_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	return exchange_is_unsaid(rq, in) ? exchange_names(x->private, rq, in, out)
+					  : remote_call(x->private, rq, FOP_rename, in, out);
+}
+
 static int client_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	int err = remote_call(x->private, rq, fop, in, out);
@@ -527,6 +533,7 @@ const struct xlator_type xlator_type = {
 	.voucher = remote_voucher,
 	.any = client_any,
 	.getxattr = client_getxattr,
+	.rename = client_rename,
 	.setlk = client_setlk,
 	.flush = client_flush,
 	.release = client_release,

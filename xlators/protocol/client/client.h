@@ -154,6 +154,10 @@ int remote_recover(struct remote *, struct channel *);
 /* Another channel has to go on with the recovery into this one's session: it alone can find out what it opened there. */
 bool remote_is_unsure(struct remote *, const struct channel *besides);
 
+/* exchange.c: RENAME_EXCHANGE of which nobody above has said what has the names, with two lookups for that. */
+bool exchange_is_unsaid(const struct request *, const struct rename_in *);
+int exchange_names(struct remote *, struct request *, const struct rename_in *, struct rename_out *);
+
 /* held.c: locks that the brick has granted */
 int held_set(struct remote_inode *, const struct file *, const struct lock *, uint64_t incarnation);
 void held_drop_owner(struct remote_inode *, uint64_t owner);	 /* POSIX locks, at a flush */

@@ -278,6 +278,40 @@ static int leaf_unlink(struct request *rq, struct xlator *x, const struct unlink
 	return o ? 0 : -ENOENT;
 }
 
+static bool is_named(const struct loc *loc, const struct inode *inode)
+{
+	const struct leaf_object *o = by_name(loc->name);
+
+	return o && (!inode || gfid_equal(&o->gfid, &inode->gfid));
+}
+
+static void exchange(const struct rename_in *in)
+{
+	struct leaf_object *from = by_name(in->from.name), *to = by_name(in->to.name);
+
+	snprintf(from->name, sizeof(from->name), "%s", in->to.name);
+	snprintf(to->name, sizeof(to->name), "%s", in->from.name);
+}
+
+/* Exchanges names only. As storage/posix, it tells by what is said of them whether that was done. */
+static int leaf_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	bool said = in->from.inode && in->to.inode, done, undone;
+
+	(void)x;
+	(void)out;
+	pthread_mutex_lock(&leaf.lock);
+	done = rq->resent && said && is_named(&in->from, in->to.inode) && is_named(&in->to, in->from.inode);
+	undone = is_named(&in->from, in->from.inode) && is_named(&in->to, in->to.inode);
+	if (!done && undone)
+		exchange(in);
+	pthread_mutex_unlock(&leaf.lock);
+	atomic_fetch_add(&leaf.renames, 1);
+	while (atomic_load(&leaf.hold))
+		task_sleep_ms(1);
+	return done || undone ? 0 : -ESTALE;
+}
+
 static void leaf_forget_file(struct xlator *x, struct file *file, void *slot)
 {
 	struct leaf_object *o = slot;
@@ -386,6 +420,7 @@ const struct xlator_type xlator_type = {
 	.write = leaf_write,
 	.readdir = leaf_readdir,
 	.unlink = leaf_unlink,
+	.rename = leaf_rename,
 	.release = leaf_release,
 	.setlk = leaf_setlk,
 };

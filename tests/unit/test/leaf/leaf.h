@@ -21,8 +21,8 @@ struct leaf {
 	struct leaf_object object[LEAF_OBJECTS];
 	struct lock held[LEAF_LOCKS];		/* type 0 (F_RDLCK) with owner 0: none */
 	const struct file *through[LEAF_LOCKS]; /* not references */
-	atomic_uint writes, appends, creates, opens, gone, lock_waits, reclaims, setlks, groups, calls;
-	atomic_bool hold;    /* writes wait here, after they were counted */
+	atomic_uint writes, appends, creates, opens, gone, lock_waits, reclaims, setlks, renames, groups, calls;
+	atomic_bool hold;    /* writes wait here, after they were counted; renames, after they were done */
 	atomic_bool crowded; /* writes are held back before, as a crowd, until this is no more or they are to hurry */
 	atomic_uint crowd;   /* those that are */
 };
