@@ -403,6 +403,64 @@ PROPERTY_WITH(who_dies_on_the_way_to_another_parent_has_done_it_or_not, SWEEPS, 
 	play_dying(to_other_parents, sizeof(to_other_parents) / sizeof(*to_other_parents));
 }
 
+/* ---- a brick that is down ---- */
+
+/* Of a directory at the first subvolume into one at the third, which can't be marked, or comes to be down before there is anything to be taken back. */
+static void move_in_vain(const char *in, const char *out, bool dies)
+{
+	if (!dies)
+		let_fail(2, "setxattr,removexattr", "ENOTCONN");
+	if (dies) {
+		cut_after(0, false);
+		count_from_rename_of('p');
+	}
+	CHECK(tree_rename(&tree, in, out, 0) < 0);
+	cut_end();
+	let_fail(2, "all,-release", "ENOTCONN");
+}
+
+/* So that the directories are there in which it is begun: else it comes to no mark. */
+static void move_to_and_fro(const char *a, const char *b)
+{
+	enum { OFTEN = 64 };
+
+	for (int i = 0; i < OFTEN && !failures; i++) {
+		CHECK_INT(tree_rename(&tree, a, b, 0), 0);
+		CHECK_INT(tree_rename(&tree, b, a, 0), 0);
+	}
+}
+
+/* All of them need one mark. */
+static void move_beside(bool dies)
+{
+	const char *p = name_at(0, "p"), *q = name_at(2, "q"), *r = name_at(1, "r");
+	char a[80], b[80], in_q[80], in_r[80];
+
+	CHECK_INT(tree_mkdir(&tree, p, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, q, 0755), 0);
+	CHECK_INT(tree_mkdir(&tree, r, 0755), 0);
+	CHECK_INT(put_directory(joined(a, p, "a"), "a"), 0);
+	CHECK_INT(put_directory(joined(b, p, "b"), "b"), 0);
+	move_to_and_fro(a, joined(in_q, q, "a"));
+	move_in_vain(a, in_q, dies);
+	CHECK_INT(tree_rename(&tree, b, joined(in_r, r, "b"), 0), 0);
+	CHECK(says(in_r, "/b"));
+	let_work(2);
+	CHECK_INT(tree_rename(&tree, a, in_q, 0), 0);
+	CHECK(says(in_q, "/a"));
+	CHECK(nothing_is_under_way());
+}
+
+PROPERTY_WITH(a_brick_that_is_down_holds_up_no_directory_that_goes_elsewhere, SWEEPS, "1M")
+{
+	move_beside(false);
+}
+
+PROPERTY_WITH(a_brick_that_is_down_holds_up_no_directory_when_somebody_has_died, SWEEPS, "1M")
+{
+	move_beside(true);
+}
+
 /* The number of that one is none of a subvolume any more; and it is what a record has where nothing arrives, or no directory goes. */
 static void who_dies_half_way_where_the_first_has_left(void **state)
 {
@@ -482,6 +540,8 @@ int main(void)
 		cmocka_unit_test(an_answer_that_is_lost_loses_nothing_else),
 		cmocka_unit_test(who_dies_half_way_where_the_first_has_left),
 		cmocka_unit_test(what_is_asked_for_twice_is_done_once),
+		cmocka_unit_test(a_brick_that_is_down_holds_up_no_directory_that_goes_elsewhere),
+		cmocka_unit_test(a_brick_that_is_down_holds_up_no_directory_when_somebody_has_died),
 		cmocka_unit_test(who_is_slow_renames_in_the_end),
 		cmocka_unit_test(who_is_slow_exchanges_in_the_end),
 		cmocka_unit_test(who_is_slow_on_the_way_to_another_parent_comes_there_in_the_end),

@@ -206,11 +206,15 @@ int intent_unmark(struct request *rq, struct dht *d, const struct intent *it, bo
 {
 	int err = 0;
 
-	for (int n = 0; n < marks_end_of(it) && !err;
-	     n++) { /* the first syncs what the record says, so the others must not go before */
-		err = has_mark(it, n) ? side_unmark(rq, d, it, n) : 0;
-		if (err == -EFENCED || ((gone || n >= SIDE_GOES) && is_absent(err)))
-			err = 0;
+	for (int n = 0; n < marks_end_of(it); n++) {
+		int one = has_mark(it, n) ? side_unmark(rq, d, it, n) : 0;
+
+		if (one == -EFENCED || ((gone || n >= SIDE_GOES) && is_absent(one)))
+			one = 0;
+		err = err ? err : one;
+		if (one && !n &&
+		    it->state != INTENT_PREPARED) /* the first syncs what the record says, so the others must not go before */
+			break;
 	}
 	return err;
 }
@@ -368,18 +372,38 @@ void marks_drop(struct request *rq, struct dht *d, const struct intent *it)
 		marks_owe(d, it);
 }
 
+/* A brick is down, or fails, that has one of the names. No step was taken, or all were taken back: so what others have need of goes, above all the mark of /moves, which all wait
+ * for who give a directory another parent. The rest, and the record, when that brick is there again. Marks of earlier attempts go by being set anew; the first syncs what the
+ * record says. */
+static void let_go_what_answers(struct request *rq, struct dht *d, const struct intent *it)
+{
+	int err = it->state == INTENT_UNDONE ? side_mark(rq, d, it, 0) : -EBUSY;
+
+	for (int n = 1; n < marks_end_of(it) && !err; n++)
+		if (has_mark(it, n) && !side_mark(rq, d, it, n))
+			side_unmark(rq, d, it, n);
+	if (!err)
+		side_unmark(rq, d, it, 0);
+}
+
+static bool is_untouched(const struct intent *it)
+{
+	return it->state == INTENT_PREPARED || it->state == INTENT_UNDONE;
+}
+
 static int end_it(struct request *rq, struct dht *d, struct intent *it)
 {
 	struct parents p = { 0 };
-	int err;
+	int found, err;
 
 	if (it->of_file)
 		return bring_end(rq, d, it);
-	err = find_parents(rq, d, it, &p);
-	if (!err)
-		err = intent_take_over(rq, d, it);
+	found = find_parents(rq, d, it, &p);
+	err = found && !is_untouched(it) ? found : intent_take_over(rq, d, it);
 	if (!err) {
-		err = end_marked(rq, d, it, &p);
+		err = found ? found : end_marked(rq, d, it, &p);
+		if (err)
+			let_go_what_answers(rq, d, it);
 		if (err)
 			marks_drop(rq, d, it);
 	}
