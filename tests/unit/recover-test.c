@@ -22,6 +22,7 @@ static int clients_told;	  /* what clients are told that the change is */
 static bool not_done;		  /* the truth has not done what others may have done */
 static bool of_tenants;		  /* the change is of a client whose word is not enough */
 static bool kept_in_use;	  /* the directory that turned out to lack something */
+static bool nameless;		  /* it is a link(2), which all have done but one, where its object had no name left */
 static bool two, both_have; /* there is another change of the object, which only the last member has done; or the truth, too */
 static int others_say,
 	other_was; /* what that member was told last that the other change is; and what that was when it was made equal first */
@@ -205,6 +206,12 @@ static int recovered(bool owed)
 	u.note.object[0].kind = NOTE_META;
 	u.note.object[0].gfid = (struct gfid){ { 7 } };
 	u.status[1] = u.status[2] = NOTE_UNKNOWN;
+	if (nameless) {
+		u.note.fop = FOP_link;
+		u.has[1] = u.has[2] = true;
+		u.status[1] = -ENOENT;
+		u.status[2] = 0;
+	}
 	other = u;
 	other.note.sequence = 2;
 	other.has[0] = both_have;
@@ -367,6 +374,25 @@ static void what_a_member_has_no_directory_for_is_not_told_to_be_done(void **sta
 	assert_int_equal(failures, 0);
 }
 
+static void nameless_(void *arg)
+{
+	(void)arg;
+	truth_is_gone = false;
+	nameless = true;
+	CHECK_INT(recovered(false), 0);
+	CHECK_INT(clients_told, -ECANCELED);
+}
+
+/* The unlink of its last name was answered, and came sooner there. */
+static void a_link_is_undone_if_its_object_had_no_name_left_at_a_member(void **state)
+{
+	(void)state;
+	failures = 0;
+	assert_int_equal(task_call(nameless_, NULL), 0);
+	nameless = false;
+	assert_int_equal(failures, 0);
+}
+
 static void two_(void *arg)
 {
 	(void)arg;
@@ -399,6 +425,7 @@ int main(void)
 		cmocka_unit_test(where_lists_tell_of_all_directories_no_tree_is_walked),
 		cmocka_unit_test(where_something_is_on_no_list_all_the_same_the_trees_are_walked),
 		cmocka_unit_test(no_member_is_spoiled_for_the_sake_of_a_truth_that_is_gone),
+		cmocka_unit_test(a_link_is_undone_if_its_object_had_no_name_left_at_a_member),
 		cmocka_unit_test(what_goes_when_another_change_of_the_object_is_recovered_is_not_told_to_be_done),
 		cmocka_unit_test(what_a_member_has_no_directory_for_is_not_told_to_be_done),
 	};

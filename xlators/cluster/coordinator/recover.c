@@ -32,23 +32,32 @@ static bool is_vague(int status)
 	return status == -EIO || status == -ETIMEDOUT || status == -ECANCELED || status == -ENOTCONN || status == -ENOMEM;
 }
 
-/* How unfit the member is to be the truth. One that does not know itself whether it did a change is worst. If somebody had no room for a
+/* There was no room for it; or no name left of what was to get another one, for the unlink of the last came before the link there, and was answered. */
+static bool can_not(const struct union_note *u, int member)
+{
+	int status = u->has[member] ? u->status[member] : 0;
+
+	return status == -ENOSPC || status == -EDQUOT ||
+	       (u->note.fop == FOP_link && status == -ENOENT && !MUTANT("link-nameless"));
+}
+
+/* How unfit the member is to be the truth. One that does not know itself whether it did a change is worst. If somebody could not do a
  * change, it is better than those that did it: they can undo it, but it can't do it. */
 static unsigned unfitness(struct coordinator *c, int member)
 {
-	unsigned vague = 0, roomy = 0;
+	unsigned vague = 0, able = 0;
 
 	for (const struct union_note *u = c->notes; u; u = u->next) {
-		bool full = false;
+		bool somebody_can_not = false;
 
 		if (u->note.resolved)
 			continue;
 		for (int i = 0; i < c->members; i++)
-			full |= u->has[i] && (u->status[i] == -ENOSPC || u->status[i] == -EDQUOT);
+			somebody_can_not |= can_not(u, i);
 		vague += u->has[member] && is_vague(u->status[member]);
-		roomy += full && !(u->status[member] == -ENOSPC || u->status[member] == -EDQUOT);
+		able += somebody_can_not && !can_not(u, member);
 	}
-	return vague * 1000 + roomy;
+	return vague * 1000 + able;
 }
 
 /* The member that every other is made equal to: any that is IN has all that is acknowledged; the most senior of the fittest. But while a
