@@ -144,6 +144,53 @@ static void who_was_being_recovered_waits_for_the_truth(void **state)
 	end();
 }
 
+/* How long members were waited for before that view does not count for who goes from now on. */
+static void who_goes_after_a_view_was_made_is_waited_for_anew(void **state)
+{
+	(void)state;
+	begin();
+	c.quorum_lost_ns = 1;
+	restart(2, true);
+	decide(&c);
+	assert_int_equal(made.epoch, 8);
+	assert_int_equal(c.quorum_lost_ns, 0);
+	end();
+}
+
+static void where_the_truth_has_lost_its_disk_one_that_was_away_is_waited_for(void **state)
+{
+	(void)state;
+	begin();
+	restart(2, true);
+	c.member[2].last.disk += 1000;
+	decide(&c);
+	assert_int_equal(made.epoch, 0);
+	assert_false(c.writable);
+	c.member[1].known = true;
+	restart(1, false);
+	decide(&c);
+	assert_int_equal(made.epoch, 8);
+	assert_int_equal(view_first(&made), 1);
+	assert_int_equal(made.state[2], MEMBER_OUT);
+	end();
+}
+
+/* It may never come. */
+static void where_the_truth_has_lost_its_disk_the_others_go_on_in_the_end(void **state)
+{
+	(void)state;
+	begin();
+	c.cold_wait_ms = 0;
+	c.quorum_lost_ns = 1;
+	restart(2, true);
+	c.member[2].last.disk += 1000;
+	decide(&c);
+	assert_int_equal(made.epoch, 8);
+	assert_int_equal(view_first(&made), 0);
+	assert_int_equal(made.away, 1u << 1);
+	end();
+}
+
 static void without_the_truth_it_is_one_that_was_away_and_kept_running(void **state)
 {
 	(void)state;
@@ -342,6 +389,9 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_truth_of_a_recovery_that_was_broken_off_is_that_of_the_next_one),
 		cmocka_unit_test(who_was_being_recovered_waits_for_the_truth),
+		cmocka_unit_test(who_goes_after_a_view_was_made_is_waited_for_anew),
+		cmocka_unit_test(where_the_truth_has_lost_its_disk_one_that_was_away_is_waited_for),
+		cmocka_unit_test(where_the_truth_has_lost_its_disk_the_others_go_on_in_the_end),
 		cmocka_unit_test(without_the_truth_it_is_one_that_was_away_and_kept_running),
 		cmocka_unit_test(who_was_away_comes_in_while_the_recovery_is_owed),
 		cmocka_unit_test(a_view_of_a_version_before_goes_by_whose_machine_kept_running),

@@ -149,6 +149,14 @@ static bool rest_is_replaced(const struct coordinator *c, const struct view *bas
 	return view_first(v) >= 0;
 }
 
+static bool keeps_all_in(const struct view *base, const struct view *next)
+{
+	for (int i = 0; i < base->members; i++)
+		if (base->state[i] == MEMBER_IN && next->state[i] != MEMBER_IN)
+			return false;
+	return true;
+}
+
 static bool all_kept_running(const struct view *base, const struct view *v)
 {
 	for (int i = 0; i < v->members; i++)
@@ -167,7 +175,7 @@ static bool has_all(const struct view *v, int i)
  * that were IN are there, or their disks are lost, they heal the others; until these have everything the set can only be read. */
 static bool try_cold(const struct coordinator *c, struct decision *d)
 {
-	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true;
+	bool waited = clock_ns() > c->quorum_lost_ns + c->cold_wait_ms * 1000000, all = true, replaced;
 	struct view v = d->base;
 
 	for (int i = 0; i < c->members; i++) {
@@ -184,8 +192,11 @@ static bool try_cold(const struct coordinator *c, struct decision *d)
 		if (v.state[i] == MEMBER_IN)
 			v.incarnation[i] = c->member[i].last.incarnation;
 	}
-	if (!rest_is_replaced(c, &d->base, &v) && (!view_has_quorum(&v) || !(all || waited)))
+	replaced = rest_is_replaced(c, &d->base, &v);
+	if (!replaced && (!view_has_quorum(&v) || !(all || waited)))
 		return false;
+	if (replaced && !keeps_all_in(&d->base, &v) && !(all || waited) && !MUTANT("replaced-at-once"))
+		return false; /* what it had one may have, too, that was away */
 	d->next = v;
 	d->scrub |= !all_kept_running(&d->base, &v);
 	d->cold |= d->scrub || (d->base.away & ~v.away);
@@ -450,15 +461,6 @@ static bool try_again(struct coordinator *c, struct decision *d)
 	return true;
 }
 
-/* A view of less than a quorum goes on so until others are healed, or are back. */
-static bool keeps_all_in(const struct decision *d)
-{
-	for (int i = 0; i < d->base.members; i++)
-		if (d->base.state[i] == MEMBER_IN && d->next.state[i] != MEMBER_IN)
-			return false;
-	return true;
-}
-
 /* Somebody who has everything has come back to a view that has no quorum. */
 static bool away_is_here(const struct coordinator *c, const struct decision *d)
 {
@@ -491,7 +493,8 @@ static bool begin_anew(struct coordinator *c, struct decision *d, const char *wh
 /* There is no quorum. False: nothing can be done but to wait. */
 static bool with_too_few(struct coordinator *c, struct decision *d)
 {
-	bool keeps = keeps_all_in(d);
+	bool keeps = keeps_all_in(&d->base,
+				  &d->next); /* a view of less than a quorum goes on so until others are healed, or are back */
 
 	if (keeps && !away_is_here(c, d))
 		return true;
@@ -632,6 +635,8 @@ void decide(struct coordinator *c)
 	pthread_mutex_lock(&c->lock);
 	if (d.tenants)
 		c->tenants_view_ns = clock_ns();
+	if (view_has_quorum(&d.next) && !MUTANT("wait-once")) /* who goes from now on is waited for anew */
+		c->quorum_lost_ns = 0;
 	note_leaving(c, &d, was_out_ns);
 	pthread_mutex_unlock(&c->lock);
 	if (!recover(c) && d.scrub && scrub_start(c, true))
