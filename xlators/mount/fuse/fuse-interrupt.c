@@ -4,13 +4,15 @@
  * The kernel sends one INTERRUPT when a signal reaches a process that waits for us, on any descriptor. A waiting lock is given
  * up at once. Everything else goes on, as on a local disk (a profiler's timer must not make stat(2) fail), unless the signal
  * kills the process: then nobody waits for the answer but a process that can't end. Fatal signals show as a pending SIGKILL,
- * and since no second INTERRUPT is sent, we look again until the request is done. */
+ * and since no second INTERRUPT is sent, we look again until the request is done. Who is told to stop stops one wait, and may begin another, as one who asks
+ * several bricks does: so he is told again and again, in no hurry, for he may be giving back what he had begun. */
 #include <signal.h>
 #include <stdio.h>
 
 #include "fuse-internal.h"
 
 enum { UNKNOWN_TRIES = 8, FIRST_MS = 1, LOOK_MS = 128 };
+enum { AGAIN_NS = 3000000000 };
 
 static struct bucket *bucket_of(struct mount *m, uint64_t unique)
 {
@@ -88,36 +90,54 @@ static enum look look(struct mount *m, uint64_t unique)
 	return found == GOES_ON && dying(pid) ? look_for(m, unique, NULL) : found;
 }
 
+static bool is_there(struct mount *m, uint64_t unique)
+{
+	struct bucket *b = bucket_of(m, unique);
+	bool there = false;
+	pthread_mutex_lock(&b->lock);
+	for (const struct ask *a = b->first; a; a = a->next)
+		there |= a->head.unique == unique;
+	pthread_mutex_unlock(&b->lock);
+	return there;
+}
+
 struct chase {
 	struct mount *mount;
 	uint64_t unique;
-	bool seen;
+	enum look found; /* last */
 };
 
 /* NOT_THERE at first: another shard has read the request and not begun it yet; or it has just been answered. */
 static void chase(void *arg)
 {
 	struct chase *c = arg;
-	enum look found = GOES_ON;
-	for (unsigned i = 0, ms = FIRST_MS; found != CANCELLED && !atomic_load(&c->mount->gone); i++) {
+	struct mount *m = c->mount;
+	enum look found = c->found;
+	uint64_t told_ns = found == CANCELLED ? clock_ns() : 0;
+	bool seen = found != NOT_THERE;
+	for (unsigned i = 0, ms = FIRST_MS; !atomic_load(&m->gone); i++) {
 		task_sleep_ms(ms);
 		ms = ms < LOOK_MS ? ms * 2 : ms;
-		found = look(c->mount, c->unique);
-		if (found == NOT_THERE && (c->seen || i >= UNKNOWN_TRIES))
+		if (told_ns && clock_ns() < told_ns + AGAIN_NS)
+			found = is_there(m, c->unique) ? GOES_ON : NOT_THERE;
+		else
+			found = told_ns ? look_for(m, c->unique, NULL) : look(m, c->unique);
+		if (found == NOT_THERE && (seen || i >= UNKNOWN_TRIES))
 			break;
-		c->seen |= found == GOES_ON;
+		seen |= found != NOT_THERE;
+		told_ns = found == CANCELLED ? clock_ns() : told_ns;
 	}
-	atomic_fetch_sub(&c->mount->users, 1);
+	atomic_fetch_sub(&m->users, 1);
 	free(c);
 }
 
 void interrupt(struct device *d, uint64_t unique)
 {
 	enum look found = look(d->mount, unique);
-	struct chase *c = found != CANCELLED ? malloc(sizeof(*c)) : NULL;
+	struct chase *c = malloc(sizeof(*c));
 	if (!c)
 		return;
-	*c = (struct chase){ .mount = d->mount, .unique = unique, .seen = found == GOES_ON };
+	*c = (struct chase){ .mount = d->mount, .unique = unique, .found = found };
 	atomic_fetch_add(&d->mount->users, 1);
 	if (task_spawn(d->shard, chase, c) != 0) {
 		atomic_fetch_sub(&d->mount->users, 1);
