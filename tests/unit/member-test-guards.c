@@ -419,6 +419,56 @@ static void what_healing_removed_does_not_count_any_more_for_who_has_it_open(voi
 	on(ON_MEMORY, removed_);
 }
 
+static void break_disk(const char *percent)
+{
+	struct xlator *disk = tree_find(&tree, "leaf");
+	struct problem problem = { "" };
+
+	CHECK_INT(option_change(disk->type->options, disk->private, disk->name, "percent", percent, &problem), 0);
+	disk->type->reconfigure(disk, option_find(disk->type->options, "percent"));
+}
+
+static int lose(const struct gfid *g)
+{
+	struct blob answer = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_gfid(&p, g);
+	err = tell(REPLICA_LOSE, view.epoch, &p, &answer);
+	free(answer.bytes);
+	return err;
+}
+
+static void lost_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct note n;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(lose(&file->inode->gfid), 0); /* it has a name */
+	CHECK_INT(put(++sequence, file), 0);
+	CHECK_INT(drop("f", &n), 0);
+	CHECK_INT(settle(sequence), 0);
+	break_disk("100");
+	CHECK_INT(lose(&file->inode->gfid), -EIO); /* nobody knows whether it has one */
+	break_disk("0");
+	CHECK_INT(put(++sequence, file), 0);
+	CHECK_INT(lose(&file->inode->gfid), 0);
+	CHECK_INT(put(++sequence, file), -ESTALE);
+}
+
+/* It lacks what was done to it elsewhere. */
+static void what_is_told_to_be_lost_is_lost_or_the_member_says_that_it_is_not(void **state)
+{
+	(void)state;
+	below = "volume base\n type debug/memory\nend-volume\n";
+	on(" type debug/error-gen\n option percent 0\n option fops getattr\n subvolumes base\n", lost_);
+	below = "";
+}
+
 /* ---- disks that fill up ---- */
 
 static void short_(void *arg)
@@ -675,6 +725,7 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_is_recovered_is_not_changed_nor_its_token_granted),
 	cmocka_unit_test(what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early),
 	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
+	cmocka_unit_test(what_is_told_to_be_lost_is_lost_or_the_member_says_that_it_is_not),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
 	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),

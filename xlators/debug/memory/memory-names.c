@@ -420,7 +420,7 @@ int memory_inode_links(struct xlator *x, struct inode *inode, struct blob *links
 	uint32_t count;
 	uint8_t *bytes;
 
-	if (!o || !o->attr.nlink)
+	if (!o)
 		return -ESTALE;
 	bytes = malloc(4 + o->attr.nlink * (17 + 255u));
 	if (!bytes)

@@ -57,8 +57,13 @@ static int bury(struct request *rq, struct member *m, uint64_t epoch, struct unp
 		struct gfid g = unpack_gfid(&gfids);
 		cleanup_inode struct inode *inode = NULL;
 
-		if (find_nameless(rq, m, &g, &inode) || !S_ISREG(inode->type))
+		err = find_nameless(rq, m, &g, &inode);
+		if (err && err != -ENOENT && err != -EXDEV)
+			return err;
+		if (err || !S_ISREG(inode->type)) {
+			err = 0;
 			continue;
+		}
 		pthread_mutex_lock(&m->lock);
 		err = epoch == m->view.epoch ? gfid_set_add(&m->dead, &g) : -EVIEW;
 		pthread_mutex_unlock(&m->lock);
@@ -187,10 +192,12 @@ int verb_lose(struct asked *a, uint64_t epoch)
 {
 	struct gfid g = unpack_gfid(&a->u);
 	cleanup_inode struct inode *inode = NULL;
-	int err = 0;
+	int err = a->u.failed ? -ENOENT : find_nameless(a->rq, a->m, &g, &inode);
 
-	if (a->u.failed || find_nameless(a->rq, a->m, &g, &inode))
+	if (err == -ENOENT || err == -EXDEV || (err && MUTANT("lose-perhaps")))
 		return 0;
+	if (err) /* it may be here, and without a name: to be told again */
+		return err;
 	pthread_mutex_lock(&a->m->lock);
 	if (epoch == a->m->view.epoch)
 		err = gfid_set_add(&a->m->dead, &g);
