@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 struct mend {
 	struct fsck *f;
 	const struct suspect *s;

@@ -5,7 +5,6 @@
 #include "access.h"
 #include "place.h"
 
-
 bool readable(const struct file *f)
 {
 	return (f->flags & O_ACCMODE) != O_WRONLY;
