@@ -53,7 +53,7 @@ stack=
 run "replays" --seeds 1-20 --twice
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
 run "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds "$three"
-for seed in 1764 1962; do # which lost names once, as did 199
+for seed in 1764 1962 6014; do # which lost names once, as did 199
 	run "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds $seed-$seed
 done
 run "one after the other, sets of all sizes" --only "one after the other" --seeds "$turns"
@@ -63,6 +63,10 @@ run "limits of directories: replays" --quotas --seeds 1-5 --twice
 run "limits of directories" --quotas --seeds "$limited"
 run "a limit, a first that refused and left" --limit --seeds 418-418
 run "a limit, a gfid that was in use" --limit --seeds 523-523
+run "a limit, a disk that failed when it was told what it lacks" --limit --seeds 341-341
+for seed in 16983 69453 76060; do # which were not linearizable once, of 100,000
+	run "as they come" --seeds $seed-$seed
+done
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Tenants, whose word moves nobody; and one of them lies.
