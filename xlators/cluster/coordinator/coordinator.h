@@ -100,7 +100,9 @@ struct union_note {
 	bool has[REPLICAS_MAX];
 	int truth;	   /* the member to which the others are made equal */
 	atomic_uint equal; /* a mask of those that have been, in this recovery */
-	bool waits;	   /* in recovery: for what another note is about */
+	atomic_uint
+		doubted; /* and of those whose notes say that they do not know, for another change of the same object was recovered first */
+	bool waits; /* in recovery: for what another note is about */
 	struct union_note *next, *same_number;
 };
 enum { NUMBERED = 4096 };

@@ -192,17 +192,22 @@ static bool did(const struct union_note *u, int member)
 	return u->has[member] && !u->status[member];
 }
 
+static bool is_content(const struct note *n, unsigned object)
+{
+	return n->object[object].kind != NOTE_NAME && !note_only_names(n, object);
+}
+
 static bool is_of_one_object(const struct note *a, const struct note *b)
 {
 	for (unsigned i = 0; i < a->objects; i++)
-		for (unsigned k = 0; k < b->objects && !note_only_names(a, i); k++)
-			if (!note_only_names(b, k) && gfid_equal(&a->object[i].gfid, &b->object[k].gfid))
+		for (unsigned k = 0; k < b->objects && is_content(a, i); k++)
+			if (is_content(b, k) && gfid_equal(&a->object[i].gfid, &b->object[k].gfid))
 				return true;
 	return false;
 }
 
 /* Who is made equal in what one note is about is so in all of that object: what only that member has done of it goes, what only the truth has done comes. So of such other
- * changes the member does not know either from then on, until each has had its turn. (Names are logged: is_undone().) */
+ * changes the member does not know either from then on, until each has had its turn. (Names are logged, of whatever directory they are: is_undone().) */
 static int say_others(struct recovery *r, const struct union_note *u, int to)
 {
 	int err = 0;
@@ -210,9 +215,12 @@ static int say_others(struct recovery *r, const struct union_note *u, int to)
 	for (size_t i = 0; i < r->clients && !err && !MUTANT("spoil-others"); i++) {
 		struct union_note *other = r->client[i];
 
-		if (other != u && !(other->equal >> to & 1) && did(other, to) != did(other, u->truth) &&
-		    is_of_one_object(&u->note, &other->note))
-			err = say_status(r, other, to, -EIO);
+		if (other == u || (other->equal | other->doubted) >> to & 1 || did(other, to) == did(other, u->truth) ||
+		    !is_of_one_object(&u->note, &other->note))
+			continue;
+		err = say_status(r, other, to, -EIO);
+		if (!err)
+			other->doubted |= 1u << to;
 	}
 	return err;
 }
@@ -721,7 +729,7 @@ static int list_clients(struct recovery *r, unsigned count)
 	if (!r->client)
 		return -ENOMEM;
 	for (struct union_note *u = r->c->notes; u; u = u->next) {
-		u->equal = 0;
+		u->equal = u->doubted = 0;
 		if (!u->note.resolved && !session_is_nobody(u->note.session))
 			r->client[r->clients++] = u;
 	}

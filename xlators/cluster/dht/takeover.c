@@ -379,6 +379,8 @@ static void let_go_what_answers(struct request *rq, struct dht *d, const struct 
 {
 	int err = it->state == INTENT_UNDONE ? side_mark(rq, d, it, 0) : -EBUSY;
 
+	if (!err)
+		err = intent_stands(rq, d, it); /* what was synced may be what it said before a power cut */
 	for (int n = 1; n < marks_end_of(it) && !err; n++)
 		if (has_mark(it, n) && !side_mark(rq, d, it, n))
 			side_unmark(rq, d, it, n);
