@@ -510,68 +510,6 @@ static void names_are_not_counted_while_one_is_taken_that_may_come_back(void **s
 		on(ON_POSIX, expected_);
 }
 
-struct taking { /* of a name, by somebody else */
-	enum fop fop;
-	const char *name;
-	atomic_bool ended;
-	int err;
-};
-
-static void take_name(void *arg)
-{
-	struct taking *t = arg;
-	cleanup_inode struct inode *parent = root();
-	struct unlink_in unlink = { .loc = { .parent = parent, .name = t->name } };
-	struct rename_in rename = { .from = { .parent = parent, .name = "other" }, .to = unlink.loc };
-	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = t->fop == FOP_unlink ? 1 : 2, .time = 1000000000 };
-	char out[64] = "";
-
-	t->err = call(&stranger, &stamp, NULL, t->fop, t->fop == FOP_unlink ? (const void *)&unlink : &rename, out);
-	atomic_store(&t->ended, true);
-}
-
-static bool waits_while_taking(struct taking *t)
-{
-	unsigned before = waits();
-
-	if (task_spawn(NULL, take_name, t))
-		return false;
-	while (!atomic_load(&t->ended) && waits() == before)
-		task_sleep_ms(1);
-	return waits() != before;
-}
-
-static void linked_(void *arg)
-{
-	cleanup_file struct file *file = NULL, *other = NULL;
-	static struct taking t[2];
-
-	(void)arg;
-	t[0] = (struct taking){ .fop = FOP_unlink, .name = "first" };
-	t[1] = (struct taking){ .fop = FOP_rename, .name = "second" };
-	CHECK_INT(change_view(NULL), 0);
-	CHECK_INT(make("first", &file), 0);
-	CHECK_INT(make("other", &other), 0);
-	for (int i = 0; i < 2; i++) {
-		CHECK_INT(settle(sequence), 0);
-		CHECK_INT(i ? drop("second", &(struct note){ 0 }) : give_second_name(file), 0);
-		CHECK_INT(i ? settle(sequence) : 0, 0);
-		CHECK_INT(i ? give_second_name(other) : 0, 0);
-		CHECK_INT(waits_while_taking(&t[i]), true);
-		CHECK_INT(settle(sequence), 0);
-		while (!atomic_load(&t[i].ended))
-			task_sleep_ms(1);
-		CHECK_INT(t[i].err, 0);
-	}
-}
-
-/* Others do both in their own order, and one that does the link later finds no name left to it. */
-static void no_name_goes_while_its_object_gets_another(void **state)
-{
-	(void)state;
-	on(ON_MEMORY, linked_);
-}
-
 /* As a recovery does that undoes the unlink. */
 static int make_anew(const char *name, const struct gfid *gfid)
 {
@@ -753,7 +691,6 @@ int main(void)
 		cmocka_unit_test(a_file_without_a_name_is_not_changed_while_it_may_be_made_anew),
 		cmocka_unit_test(a_file_without_a_name_is_changed_while_nothing_can_give_it_one),
 		cmocka_unit_test(names_are_not_counted_while_one_is_taken_that_may_come_back),
-		cmocka_unit_test(no_name_goes_while_its_object_gets_another),
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 		cmocka_unit_test(who_may_differ_from_the_first_is_not_read),
 		cmocka_unit_test(a_member_tells_what_was_sent_once_more),

@@ -5,6 +5,7 @@
 #include "member.h"
 #include "quota.h"
 
+enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
 enum { COPY_MOST = 16 << 20 }; /* bytes, of a tenant's client */
 
 /* ---- changes ---- */
@@ -470,9 +471,6 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		drop_unfounded(rq, x, fop, in, &n);
 	n.sequence = stamp->sequence;
 	n.status = NOTE_UNKNOWN;
-	err = link_wait_settled(rq, x, stamp, fop, in);
-	if (err)
-		return err;
 	pthread_mutex_lock(&m->lock);
 	err = admit(m, rq, stamp, &n, source_of(fop, in), &a);
 	m->refused += err && err != -EPENDING;
@@ -720,6 +718,35 @@ static void drop_unsettled(struct member *m, const struct request *rq, struct di
 	}
 }
 
+/* With the lock held. 0: what was read holds; -EAGAIN: read again. The event names nothing: on the way to its client each inode becomes a handle, and
+ * what was read, or the directory in which that was looked for, need be none that this client may have. */
+static int wait_settled(struct member *m, struct kept_note *k, uint64_t until)
+{
+	struct event e = { .kind = EVENT_SETTLE, .client = k->session->client };
+	int err;
+
+	if (clock_ns() >= until)
+		return -EVIEW;
+	m->waits++;
+	k->session->asked_ns = k->session->asked_ns ? k->session->asked_ns : clock_ns();
+	if (e.client) {
+		pthread_mutex_unlock(&m->lock);
+		event_up(m->x, &e);
+		pthread_mutex_lock(&m->lock);
+	}
+	err = atomic_load(&m->noted) ? task_cond_wait(&m->event, &m->lock, clock_ns() + SETTLE_ASK_NS) : 0;
+	return err == -ECANCELED ? err : -EAGAIN;
+}
+
+/* The same for what a recovery is making. */
+static int wait_recovered(struct member *m, uint64_t until)
+{
+	if (clock_ns() >= until)
+		return -EVIEW;
+	m->waits++;
+	return task_cond_wait(&m->event, &m->lock, clock_ns() + SETTLE_ASK_NS) == -ECANCELED ? -ECANCELED : -EAGAIN;
+}
+
 /* Hides the directory in which the coordinator keeps what it moves out of the way. */
 static bool hidden(const struct loc *loc)
 {
@@ -745,7 +772,7 @@ static void hide_entries(const struct readdir_in *in, struct dirents *d)
 	d->count = left;
 }
 
-/* After the read: does what it found hold? 0; -EAGAIN: read again. */
+/* After the read: does what it found hold? */
 static int verdict(struct member *m, struct request *rq, enum fop fop, const void *in, void *out, bool knows, uint64_t until)
 {
 	struct seen seen[2];
@@ -762,12 +789,12 @@ static int verdict(struct member *m, struct request *rq, enum fop fop, const voi
 	if (err || knows)
 		return err;
 	if (any_half_made(m, seen, count))
-		return recovered_wait(m, until);
+		return wait_recovered(m, until);
 	if (!atomic_load(&m->noted) && !m->half_made.count)
 		return 0;
 	k = MUTANT("read-unsettled") ? NULL : foreign(m, rq, seen, count);
 	if (k)
-		return note_wait_settled(m, k, until);
+		return wait_settled(m, k, until);
 	if (fop == FOP_readdir)
 		drop_unsettled(m, rq, &((struct readdir_out *)out)->entries);
 	return 0;

@@ -200,7 +200,6 @@ struct member {
 	uint64_t since;				    /* the epoch from which on this process knows what became of changes */
 	_Atomic(const struct client *) coordinator; /* who has proved that it knows the secret, last */
 	atomic_uint noted;			    /* notes in all: reads need not look when there is none */
-	atomic_uint links;			    /* those of link(2) */
 	pthread_mutex_t lock;			    /* guards what follows; never held across a wait */
 	struct task_cond event;			    /* something that somebody may wait for */
 	struct view view;			    /* epoch 0: not active since the start */
@@ -299,8 +298,6 @@ void staged_drop(struct member *);
 /* The first note on the object that satisfies: of another session than `not_of` (NULL: any), failed, in recovery, or recovered
  * and not to be seen yet. `name` NULL: anything of the object; else, of a directory, that name. */
 struct kept_note *note_on(struct member *, const struct gfid *, const char *name, const struct session *not_of);
-struct kept_note *note_next_on(struct member *, struct kept_note *, const struct gfid *,
-			       const struct session *not_of); /* the one after that, of anything of the object */
 /* One that must be recovered first. */
 bool note_blocks(struct member *, const struct gfid *);
 bool note_recovering(struct member *, const struct gfid *); /* one that is being recovered just now */
@@ -308,15 +305,6 @@ bool note_recovering(struct member *, const struct gfid *); /* one that is being
 unsigned orphans(const struct member *); /* of tenants: nothing */
 /* Changes that are done here, and that their clients have sent once more in this view: others may not be able to do them. */
 unsigned repeated(const struct member *);
-
-/* settle.c */
-enum { READ_WAIT_NS = 10000000000 };
-/* With the lock held: until that is done at all members, or for a while. -EAGAIN: what was read is to be read again; -EVIEW: it is too late; -ECANCELED. */
-int note_wait_settled(struct member *, struct kept_note *, uint64_t until);
-int recovered_wait(struct member *, uint64_t until); /* the same for what a recovery is making */
-/* An unlink, or a rename over something, of what gets another name just now by a link(2) of another client: the two have no token in common, and members that did them in another order would
- * disagree about whether there was a name left. So it waits until the link is done at all, or is not; where none is under way it looks at nothing. 0 or -ECANCELED. */
-int link_wait_settled(struct request *, struct xlator *, const struct replica_stamp *, enum fop, const void *in);
 
 /* tenants.c; with the lock held */
 /* Whose it is that asks, and in whose tree: the provider's process that moves what a tenant has is nobody's, in that tenant's tree. */

@@ -114,7 +114,6 @@ struct kept_note *note_add(struct member *m, struct session *s, const struct not
 	link_numbered(m, k);
 	note_keep_inodes(m, k);
 	atomic_fetch_add(&m->noted, 1);
-	atomic_fetch_add(&m->links, n->fop == FOP_link);
 	return k;
 }
 
@@ -147,7 +146,6 @@ void note_remove(struct member *m, struct kept_note *k)
 		s->tenant->notes--;
 	note_recovers(m, k, false);
 	atomic_fetch_sub(&m->noted, 1);
-	atomic_fetch_sub(&m->links, k->note.fop == FOP_link);
 	note_free(k);
 }
 
@@ -190,28 +188,15 @@ static bool seen_by_others(const struct member *m, const struct kept_note *k)
 	return true;
 }
 
-/* From that one on, in the bucket. */
-static struct kept_note *first_of(struct member *m, struct kept_note *k, size_t bucket, const struct gfid *g, const char *name,
-				  const struct session *not_of)
+struct kept_note *note_on(struct member *m, const struct gfid *g, const char *name, const struct session *not_of)
 {
+	size_t bucket = bucket_of(g);
+	struct kept_note *k = m->bucket[bucket];
+
 	while (k && ((k->session == not_of && !k->recovering && !k->orphan) || !touches(&k->note, g, name) ||
 		     (k->resolved && seen_by_others(m, k))))
 		k = *next_in(k, bucket);
 	return k;
-}
-
-struct kept_note *note_on(struct member *m, const struct gfid *g, const char *name, const struct session *not_of)
-{
-	size_t bucket = bucket_of(g);
-
-	return first_of(m, m->bucket[bucket], bucket, g, name, not_of);
-}
-
-struct kept_note *note_next_on(struct member *m, struct kept_note *k, const struct gfid *g, const struct session *not_of)
-{
-	size_t bucket = bucket_of(g);
-
-	return first_of(m, *next_in(k, bucket), bucket, g, NULL, not_of);
 }
 
 bool note_blocks(struct member *m, const struct gfid *g)
