@@ -410,18 +410,11 @@ static struct owed *take_oldest(struct dht *d)
 	return first;
 }
 
-/* Each once, in place of what is known of it from before. */
 static void owe(struct dht *d, struct owed *more)
 {
-	struct owed **end = &d->owed, *dropped = NULL;
+	struct owed **end, *dropped = NULL;
 
 	pthread_mutex_lock(&d->lock);
-	while (*end && !gfid_equal(&(*end)->it.id, &more->it.id))
-		end = &(*end)->next;
-	dropped = *end;
-	if (dropped)
-		*end = dropped->next;
-	d->owed_count -= dropped != NULL;
 	if (d->owed_count == OWED_MAX)
 		dropped = take_oldest(d);
 	for (end = &d->owed; *end; end = &(*end)->next)

@@ -406,7 +406,7 @@ static int end_it(struct request *rq, struct dht *d, struct intent *it)
 		err = found ? found : end_marked(rq, d, it, &p);
 		if (err)
 			let_go_what_answers(rq, d, it);
-		if (err)
+		if (err && !found) /* else its record is there: who ends it later meets the marks */
 			marks_drop(rq, d, it);
 	}
 	parents_clear(&p);
