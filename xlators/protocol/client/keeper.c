@@ -462,13 +462,18 @@ static void close_stream(void *arg)
 
 static void disconnect(struct channel *ch)
 {
-	if (ch->state == CHANNEL_DOWN)
-		return;
+	bool down;
+
 	pthread_mutex_lock(&ch->lock);
-	channel_set_state(ch, CHANNEL_DOWN);
-	ch->bytes_in += atomic_load(&ch->stream.bytes_in);
-	ch->bytes_out += atomic_load(&ch->stream.bytes_out);
+	down = ch->state == CHANNEL_DOWN;
+	if (!down) {
+		channel_set_state(ch, CHANNEL_DOWN);
+		ch->bytes_in += atomic_load(&ch->stream.bytes_in);
+		ch->bytes_out += atomic_load(&ch->stream.bytes_out);
+	}
 	pthread_mutex_unlock(&ch->lock);
+	if (down)
+		return;
 	on_loop(ch, close_stream);
 	on_loop(ch, turn_done);
 }
