@@ -15,7 +15,8 @@ enum { OPEN_FOR_EXEC = 040 }; /* __FMODE_EXEC, as features/access knows it */
 
 #define GRAPH                                                                                                                  \
 	"volume memory\ntype debug/memory\nend-volume\n"                                                                       \
-	"volume stats\ntype debug/io-stats\nsubvolumes memory\nend-volume\n"                                                   \
+	"volume hold\ntype debug/hold\nsubvolumes memory\nend-volume\n"                                                        \
+	"volume stats\ntype debug/io-stats\nsubvolumes hold\nend-volume\n"                                                     \
 	"volume access\ntype features/access\nsubvolumes stats\nend-volume\n"
 
 static char dir[64];
@@ -398,6 +399,9 @@ TEST(a_forged_request_gets_no_more_than_an_honest_one, tricks)
 TEST(what_is_known_is_not_asked_again, ask_often)
 TEST(each_step_of_a_compound_is_judged, compounds)
 TEST(what_objects_are_born_with_is_judged, births)
+TEST(in_a_sticky_directory_what_is_said_counts, what_is_said_counts)
+TEST(in_a_sticky_directory_what_is_sent_again_is_done_once, sent_again_is_done_once)
+TEST(in_a_sticky_directory_what_was_not_judged_is_spared, who_comes_between_is_spared)
 
 static int start(void **state)
 {
@@ -421,6 +425,9 @@ int main(void)
 		cmocka_unit_test(what_is_known_is_not_asked_again),
 		cmocka_unit_test(each_step_of_a_compound_is_judged),
 		cmocka_unit_test(what_objects_are_born_with_is_judged),
+		cmocka_unit_test(in_a_sticky_directory_what_is_said_counts),
+		cmocka_unit_test(in_a_sticky_directory_what_is_sent_again_is_done_once),
+		cmocka_unit_test(in_a_sticky_directory_what_was_not_judged_is_spared),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

@@ -48,4 +48,9 @@ void deeds_like_the_kernel(void *tree); /* a task_fn */
 
 /* ---- access-test-groups.c ---- */
 void groups_like_a_walk(void *tree); /* a task_fn */
+
+/* ---- access-test-sticky.c ---- */
+void what_is_said_counts(void *tree); /* a task_fn */
+void sent_again_is_done_once(void *tree);
+void who_comes_between_is_spared(void *tree);
 #endif

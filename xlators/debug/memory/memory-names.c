@@ -205,6 +205,8 @@ static int remove_name(struct request *rq, struct xlator *x, const struct loc *l
 	if (!*at)
 		return rq->resent ? 0 : -ENOENT;
 	o = (*at)->object;
+	if (loc->inode && !gfid_equal(&o->attr.gfid, &loc->inode->gfid))
+		return rq->resent ? 0 : -ESTALE;
 	if (directory != S_ISDIR(o->attr.mode))
 		return directory ? -ENOTDIR : -EISDIR;
 	if (directory && o->entry)
@@ -291,7 +293,7 @@ static bool was_renamed(const struct rename_in *in, const struct entry *from, co
 {
 	if (in->flags & RENAME_EXCHANGE)
 		return stands_for(from, in->to.inode) && stands_for(to, in->from.inode);
-	return !from && to && (!in->from.inode || stands_for(to, in->from.inode));
+	return in->from.inode ? stands_for(to, in->from.inode) && !stands_for(from, in->from.inode) : !from && to;
 }
 
 int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
@@ -309,6 +311,8 @@ int memory_rename(struct request *rq, struct xlator *x, const struct rename_in *
 		return 0;
 	if (!*from)
 		return -ENOENT;
+	if ((in->from.inode && !stands_for(*from, in->from.inode)) || (in->to.inode && !stands_for(*to, in->to.inode)))
+		return -ESTALE;
 	o = (*from)->object;
 	if (S_ISDIR(o->attr.mode) && is_below(to_dir, o))
 		return -EINVAL;

@@ -58,23 +58,27 @@ int decide_enter(struct request *rq, struct xlator *x, const struct loc *loc)
 }
 
 /* In a sticky directory a name belongs to the owner of its object and to the owner of the directory. */
-static int decide_sticky(struct request *rq, const struct facts *dir, const struct attr *victim)
-{
-	if (!(dir->mode & S_ISVTX) || dir->uid == rq->uid || victim->uid == rq->uid)
-		return 0;
-	return -EPERM;
-}
-
 static bool sticky_matters(const struct request *rq, const struct facts *dir)
 {
 	return dir->mode & S_ISVTX && dir->uid != rq->uid;
 }
 
-/* What was judged must be what goes: *judged is a reference on it, *none that there was nothing. */
+/* A request that is sent once more, of a name that is not (any more) what it says. The leaf knows whether that was done; but the name may become
+ * again what is said before the leaf is asked, so that is judged. One that has gone has no names. */
+static int decide_said(struct request *rq, struct xlator *x, struct inode *said)
+{
+	int err = decide_owner(rq, x, said);
+
+	return err == -ENOENT || err == -ESTALE ? 0 : err;
+}
+
+/* Who has the name. *judged is a reference on what was judged, which must be what goes: what has the name, or what the request says that it stands
+ * for. *none: nothing has it, and nothing was said. */
 static int decide_victim(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **judged, bool *none)
 {
 	cleanup_facts struct facts *dir = NULL;
 	struct lookup_out out = { 0 };
+	struct inode *said = loc->inode;
 	int err;
 
 	if (is_root(rq))
@@ -85,21 +89,35 @@ static int decide_victim(struct request *rq, struct xlator *x, const struct loc 
 	if (!sticky_matters(rq, dir))
 		return 0;
 	err = look(rq, x, loc, &out);
-	if (!err)
-		err = decide_sticky(rq, dir, &out.attr);
-	if (!err)
-		*judged = inode_ref(out.inode);
-	*none = err == -ENOENT;
+	*none = err == -ENOENT && !said;
+	if (!err && (!said || gfid_equal(&said->gfid, &out.inode->gfid))) {
+		err = out.attr.uid == rq->uid ? 0 : -EPERM;
+		*judged = err ? NULL : inode_ref(out.inode);
+	} else if (said && (!err || err == -ENOENT)) {
+		err = rq->resent ? decide_said(rq, x, said) : err ? err : -ESTALE;
+		*judged = err ? NULL : inode_ref(said);
+	}
 	fop_out_clear(FOP_lookup, &out);
-	return err == -ENOENT ? 0 : err; /* no such name: the leaf says what that means */
+	return *none ? 0 : err;
+}
+
+/* Nothing has the name, and what comes to have it was not judged. A first try may have removed it, and whether the name is elsewhere the child
+ * knows; the directory, which no name in it stands for, keeps it from taking anything. */
+static int decide_absent(struct request *rq, const struct loc *loc, struct inode **judged)
+{
+	if (rq->resent)
+		*judged = inode_ref(loc->parent);
+	return rq->resent ? 0 : -ENOENT;
 }
 
 int decide_remove(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **judged)
 {
-	bool none;
+	bool none = false;
 	int err = decide_write(rq, x, loc, -EACCES, -ENOENT);
 
-	return err ? err : decide_victim(rq, x, loc, judged, &none);
+	if (!err)
+		err = decide_victim(rq, x, loc, judged, &none);
+	return !err && none ? decide_absent(rq, loc, judged) : err;
 }
 
 /* A step of a rename over several subvolumes: whether the directory gets another parent in the end that one knows who sends it. */
@@ -125,22 +143,53 @@ static int decide_reparent(struct request *rq, struct xlator *x, const struct lo
 	return err == -ENOENT ? 0 : err;
 }
 
-int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
+/* Nothing has the old name. If a first try moved it, it is what has the new one: nothing else that comes to have the old one is moved. */
+static int decide_moved_before(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
+{
+	struct lookup_out out = { 0 };
+	int err = rq->resent ? look(rq, x, &in->to, &out) : -ENOENT;
+
+	if (!err)
+		who->from = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err;
+}
+
+static int decide_old_name(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
+{
+	bool none = false;
+	int err = decide_write(rq, x, &in->from, -EACCES, -ENOENT);
+
+	if (!err)
+		err = decide_victim(rq, x, &in->from, &who->from, &none);
+	return !err && none ? decide_moved_before(rq, x, in, who) : err;
+}
+
+static int decide_new_name(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
 {
 	bool exchange = in->flags & RENAME_EXCHANGE;
+	int err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES, exchange ? -ENOENT : -EACCES);
+
+	if (err)
+		return err;
+	err = decide_victim(rq, x, &in->to, &who->to, &who->to_new);
+	if (err == -ENOENT && !exchange)
+		return -ESTALE; /* who names what is to be replaced wants that replaced, and nothing else done */
+	return !err && who->to_new && exchange ? -ENOENT : err;
+}
+
+int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
+{
 	int err = decide_search(rq, x, &in->from);
 
 	if (!err)
 		err = decide_search(rq, x, &in->to);
 	if (!err)
-		err = decide_remove(rq, x, &in->from, &who->from);
+		err = decide_old_name(rq, x, in, who);
 	if (!err)
-		err = decide_write(rq, x, &in->to, in->flags & ~RENAME_EXCHANGE ? -EEXIST : -EACCES,
-				   exchange ? -ENOENT : -EACCES);
-	if (!err)
-		err = decide_victim(rq, x, &in->to, &who->to, &who->to_new);
+		err = decide_new_name(rq, x, in, who);
 	if (err || in->from.parent == in->to.parent || is_step(rq))
 		return err;
 	err = decide_reparent(rq, x, &in->from);
-	return err || !exchange ? err : decide_reparent(rq, x, &in->to);
+	return err || !(in->flags & RENAME_EXCHANGE) ? err : decide_reparent(rq, x, &in->to);
 }

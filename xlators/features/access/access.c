@@ -90,8 +90,8 @@ static int access_rename(struct request *rq, struct xlator *x, const struct rena
 
 	exact.from.inode = who.from ? who.from : in->from.inode;
 	exact.to.inode = who.to ? who.to : in->to.inode;
-	only_new = who.to_new && !in->flags;
-	exact.flags |= only_new ? RENAME_NOREPLACE : 0;
+	only_new = who.to_new && !(in->flags & RENAME_NOREPLACE);
+	exact.flags |= who.to_new ? RENAME_NOREPLACE : 0;
 	if (!err)
 		err = rename_on(rq, x->child[0], &exact, out);
 	inode_unref(who.from);

@@ -65,7 +65,8 @@ int create_mode(struct request *, struct xlator *, struct inode *parent, mode_t 
 /* ---- access-names.c ---- */
 int decide_search(struct request *, struct xlator *, const struct loc *);
 int decide_enter(struct request *, struct xlator *, const struct loc *); /* make the name */
-/* Take it away. *judged: a reference, if it depended on the object (in a sticky directory): that one it must be. */
+/* Take it away. *judged: a reference, if it depended on the object (in a sticky directory): that one it must be. -ESTALE: it is another than the
+ * request says. */
 int decide_remove(struct request *, struct xlator *, const struct loc *, struct inode **judged);
 struct renamed {		 /* the same for both names */
 	struct inode *from, *to; /* references or NULL */
