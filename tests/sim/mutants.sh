@@ -32,7 +32,7 @@ faults() {
 	no-log | move-whatever | keep-half-made) more=(--only "power cut of all and one again") ;; # plain seeds do that hardly ever
 	say-latest | mark-any-version) more=(--subvolumes 0 --grow --members 1 --clients 6 --tasks 4 --ops 250 --faults 3 --only "held requests") ;;
 	new-before-old | skip-old-owner | replace-at-new-owner | settle-early | settle-marked | accept-old-layout | thaw-early | stub-without-marks | lead-not-on | move-one-name | drop-once | free-anchors) more=(--subvolumes 0 --grow) ;;
-	look-at-no-directories | leave-xattrs | say-old-home) more=(--subvolumes 0 --shrink) ;;
+	look-at-no-directories | leave-xattrs | say-old-home | keep-wide) more=(--subvolumes 0 --shrink) ;;
 	name-unsynced-shard) more=(--subvolumes 0 --shrink --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9") ;;
 	trust-anchor | trust-record) more=(--subvolumes 0 --members 1 --only "power cut,power cut of all") ;;
 	read-unproven | most-are-right | leave-lacking) more=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut") ;;

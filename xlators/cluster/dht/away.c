@@ -260,6 +260,24 @@ void end_now(struct request *rq, struct dht *d, int child, const struct aim *aim
 	become(rq, user);
 }
 
+/* What the pointer, which is called so, was made for goes, and it with that. A directory may have grown wide before it got a name, where its subvolume is to leave
+ * the volume: all parts of it go, by an intent of its own, which takes the pointer, too. */
+static int end_both(struct request *rq, struct dht *d, int child, const struct aim *aim, const char *name)
+{
+	cleanup_inode struct inode *dir = NULL;
+	struct unlink_in in = { .loc = { .name = name } };
+	int err = drop_target(rq, d, aim);
+
+	if (!err)
+		return drop_work(rq, d, child, aim, name);
+	if (err != -EWIDE || MUTANT("keep-wide"))
+		return err;
+	mean_pointers(rq, d, false);
+	err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
+	in.loc.parent = dir;
+	return err ? err : rmdir_away(rq, d, &in, child);
+}
+
 /* Whether the pointer, a reference, has no name but that one. Such a name is never made twice: so if it is still there at the second look, it was
  * among those that were counted at the first. */
 static int is_last_name(struct request *rq, struct dht *d, int child, struct inode *dir, const char *name,
@@ -316,9 +334,7 @@ int away_end_new(struct request *rq, struct dht *d, int child, const struct aim 
 		work_name(WORK_NEW, &aim->pgfid, own);
 	mean_pointers(rq, d, true);
 	if (!err)
-		err = drop_target(rq, d, aim);
-	if (!err)
-		err = drop_work(rq, d, child, aim, own);
+		err = end_both(rq, d, child, aim, own);
 	mean_pointers(rq, d, false);
 	return err;
 }
@@ -347,9 +363,7 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 	if (!err && !last)
 		err = end_spare(rq, d, child, pointer, name, aim);
 	if (!err && last)
-		err = drop_target(rq, d, aim);
-	if (!err && last)
-		err = drop_work(rq, d, child, aim, name);
+		err = end_both(rq, d, child, aim, name);
 	mean_pointers(rq, d, false);
 	return err;
 }
