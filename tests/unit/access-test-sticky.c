@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What requests say that names stand for, in a sticky directory: what is done is done to that, and only if it was judged. */
+/* What requests say that names stand for, and what it depends on who has them: in sticky directories, and where directories get other parents. What is done
+ * is done to that, and only if it was judged. */
 #include "access-test.h"
 #include "test-tasks.h"
 
@@ -262,4 +263,49 @@ void who_comes_between_is_spared(void *tree)
 	expect_spared(tree, (struct asked){ FOP_unlink, "s/new", .resent = true });
 	expect_spared(tree, (struct asked){ FOP_rename, "s/new", "s/own", .resent = true });
 	scene_ends(tree);
+}
+
+/* ---- names that change hands in between ---- */
+
+static void expect_next_removed(struct tree *t)
+{
+	struct asked a = { FOP_unlink, "s/own", .t = t };
+
+	CHECK(parks(t, &a));
+	hold_tell(t, "hold", "none");
+	CHECK(!tree_rename(t, "s/other", "s/own", 0));
+	let_go(t, &a);
+	CHECK(!a.err && tree_access(t, "s/own", F_OK) == -ENOENT);
+}
+
+static void expect_not_moved(struct tree *t, uint32_t flags)
+{
+	struct asked a = { FOP_rename, "p/mine", flags ? "q/also" : "q/new", .flags = flags, .t = t };
+	struct inode *theirs = object(t, "p/theirs");
+
+	CHECK(parks(t, &a));
+	hold_tell(t, "hold", "none");
+	CHECK(!tree_rename(t, "p/mine", "p/aside", 0) && !tree_rename(t, "p/theirs", "p/mine", 0));
+	let_go(t, &a);
+	CHECK(a.err == -EACCES && stands_for(t, "p/mine", theirs));
+	CHECK(!tree_rename(t, "p/mine", "p/theirs", 0) && !tree_rename(t, "p/aside", "p/mine", 0));
+	inode_unref(theirs);
+}
+
+static void parents(struct tree *t)
+{
+	caller_become(t, &root);
+	CHECK(!tree_mkdir(t, "p", 0777) && !tree_mkdir(t, "q", 0777) && !tree_mkdir(t, "p/theirs", 0755));
+	caller_become(t, &mallory);
+	CHECK(!tree_mkdir(t, "p/mine", 0700) && !tree_mkdir(t, "q/also", 0700));
+}
+
+void what_comes_is_judged(void *tree)
+{
+	scene(tree);
+	expect_next_removed(tree);
+	scene_ends(tree);
+	parents(tree);
+	expect_not_moved(tree, 0);
+	expect_not_moved(tree, RENAME_EXCHANGE);
 }

@@ -53,4 +53,5 @@ void groups_like_a_walk(void *tree); /* a task_fn */
 void what_is_said_counts(void *tree); /* a task_fn */
 void sent_again_is_done_once(void *tree);
 void who_comes_between_is_spared(void *tree);
+void what_comes_is_judged(void *tree);
 #endif

@@ -128,19 +128,26 @@ static bool is_step(const struct request *rq)
 	return place_of(rq, &p) > 0 && !gfid_is_null(&p.intent);
 }
 
-/* A directory that gets another parent has its ".." changed: that takes write permission on itself. */
-static int decide_reparent(struct request *rq, struct xlator *x, const struct loc *loc)
+/* A directory that gets another parent has its ".." changed: that takes write permission on itself. *judged: as of decide_victim(), which may have set it. */
+static int decide_reparent(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **judged)
 {
+	struct inode *moved = *judged ? *judged : loc->inode;
 	struct lookup_out out = { 0 };
 	int err;
 
 	if (is_root(rq))
 		return 0;
-	err = look(rq, x, loc, &out);
-	if (!err && S_ISDIR(out.inode->type))
-		err = decide(rq, x, out.inode, MAY_WRITE);
+	err = moved ? 0 : look(rq, x, loc, &out);
+	if (!err && !moved)
+		moved = out.inode;
+	if (!err && S_ISDIR(moved->type))
+		err = decide(rq, x, moved, MAY_WRITE);
+	if (rq->resent && moved && moved != out.inode && (err == -ENOENT || err == -ESTALE))
+		err = 0; /* what is said has gone: no name leads there any more */
+	if (!err && !*judged)
+		*judged = inode_ref(moved);
 	fop_out_clear(FOP_lookup, &out);
-	return err == -ENOENT ? 0 : err;
+	return err;
 }
 
 /* Nothing has the old name. If a first try moved it, it is what has the new one: nothing else that comes to have the old one is moved. */
@@ -190,6 +197,10 @@ int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *
 		err = decide_new_name(rq, x, in, who);
 	if (err || in->from.parent == in->to.parent || is_step(rq))
 		return err;
-	err = decide_reparent(rq, x, &in->from);
-	return err || !(in->flags & RENAME_EXCHANGE) ? err : decide_reparent(rq, x, &in->to);
+	err = decide_reparent(rq, x, &in->from, &who->from);
+	if (err == -ENOENT)
+		err = decide_moved_before(rq, x, in, who);
+	if (!err && in->flags & RENAME_EXCHANGE)
+		err = decide_reparent(rq, x, &in->to, &who->to);
+	return err;
 }

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <sys/xattr.h>
 
+enum { TRIES = 16 }; /* where others change the name meanwhile */
+
 /* ---- names ---- */
 
 static int access_lookup(struct request *rq, struct xlator *x, const struct lookup_in *in, struct lookup_out *out)
@@ -61,27 +63,40 @@ static int access_link(struct request *rq, struct xlator *x, const struct link_i
 	return err ? err : link_on(rq, x->child[0], in, out);
 }
 
-static int access_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)
+/* What was judged is what goes. A request that does not say what that is means the name, whatever that stands for by then. */
+static int remove_judged(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
 {
 	cleanup_inode struct inode *judged = NULL;
 	struct unlink_in exact = *in;
 	int err = decide_remove(rq, x, &in->loc, &judged);
 
 	exact.loc.inode = judged ? judged : in->loc.inode;
-	return err == -ENOENT && rq->resent ? 0 : err ? err : unlink_on(rq, x->child[0], &exact, out);
+	return err == -ENOENT && rq->resent ? 0 : err ? err : fop_call(rq, x->child[0], fop, &exact, out);
+}
+
+static int remove_name(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
+{
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
+		err = remove_judged(rq, x, fop, in, out);
+		if (in->loc.inode)
+			break;
+	}
+	return err;
+}
+
+static int access_unlink(struct request *rq, struct xlator *x, const struct unlink_in *in, struct unlink_out *out)
+{
+	return remove_name(rq, x, FOP_unlink, in, out);
 }
 
 static int access_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in, struct rmdir_out *out)
 {
-	cleanup_inode struct inode *judged = NULL;
-	struct rmdir_in exact = *in;
-	int err = decide_remove(rq, x, &in->loc, &judged);
-
-	exact.loc.inode = judged ? judged : in->loc.inode;
-	return err == -ENOENT && rq->resent ? 0 : err ? err : rmdir_on(rq, x->child[0], &exact, out);
+	return remove_name(rq, x, FOP_rmdir, &(struct unlink_in){ .loc = in->loc }, out);
 }
 
-static int access_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+static int rename_judged(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
 	struct renamed who = { 0 };
 	struct rename_in exact = *in;
@@ -96,7 +111,19 @@ static int access_rename(struct request *rq, struct xlator *x, const struct rena
 		err = rename_on(rq, x->child[0], &exact, out);
 	inode_unref(who.from);
 	inode_unref(who.to);
-	return err == -EEXIST && only_new ? -ESTALE : err; /* the name has come since: the kernel looks again */
+	return err == -EEXIST && only_new ? -ESTALE : err; /* the name has come since */
+}
+
+static int access_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
+{
+	int err = -ESTALE;
+
+	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
+		err = rename_judged(rq, x, in, out);
+		if (in->from.inode || in->to.inode)
+			break;
+	}
+	return err;
 }
 
 /* ---- opening ---- */
@@ -201,7 +228,7 @@ static int access_create(struct request *rq, struct xlator *x, const struct crea
 		err = decide_enter(rq, x, &in->loc);
 		return err ? err : create_new(rq, x, in, out);
 	}
-	for (int tries = 0; tries < 16; tries++) { /* others may make and remove the name meanwhile */
+	for (int tries = 0; tries < TRIES; tries++) { /* others may make and remove the name meanwhile */
 		err = may_enter ? -EEXIST : create_new(rq, x, in, out);
 		if (err == -EEXIST)
 			err = create_open(rq, x, in, out);

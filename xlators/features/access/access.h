@@ -69,7 +69,7 @@ int decide_enter(struct request *, struct xlator *, const struct loc *); /* make
  * request says. */
 int decide_remove(struct request *, struct xlator *, const struct loc *, struct inode **judged);
 struct renamed {		 /* the same for both names */
-	struct inode *from, *to; /* references or NULL */
+	struct inode *from, *to; /* references, or NULL: it did not depend on these */
 	bool to_new;		 /* there was nothing, and there must be nothing */
 };
 int decide_rename(struct request *, struct xlator *, const struct rename_in *, struct renamed *);
