@@ -99,7 +99,7 @@ static bool is_exact(const char *text)
 	return strstr(text, "\"exact\": true");
 }
 
-/* On the brick's loop. A disk that failed in a look leaves it inexact, until somebody asks for a recount. */
+/* On the brick's loop. A disk that failed in a look leaves it inexact until it has recounted, which it may be about to do later. */
 static void look_after(void *arg)
 {
 	const struct node *n = arg;

@@ -152,6 +152,55 @@ static void a_recount_beside_changes_is_exact(void **s)
 	tree_close(&tree);
 }
 
+/* As it is told by an option of debug/error-gen, which is below. */
+static void set_failure(const char *option, const char *value)
+{
+	struct xlator *x = tree_find(&tree, "fails");
+	struct problem p = { 0 };
+
+	assert_int_equal(option_change(x->type->options, x->private, x->name, option, value, &p), 0);
+	x->type->reconfigure(x, option_find(x->type->options, option));
+}
+
+static void grow(void *arg)
+{
+	struct file *file;
+
+	assert_int_equal(tree_open_file(&tree, "/f", O_WRONLY | O_APPEND, &file), 0);
+	assert_int_equal(tree_write(&tree, file, *(int *)arg, "0123456789abcdef", 16), 0);
+	tree_release(&tree, file);
+	*(int *)arg += 1 << 20;
+}
+
+static void make(void *arg)
+{
+	assert_int_equal(tree_put(&tree, arg, "text"), 0);
+}
+
+static void what_a_disk_did_not_tell_is_counted_anew(void **s)
+{
+	int offset = 1 << 20;
+	char *text;
+
+	(void)s;
+	open_tree();
+	task_call(make, (void *)"/f");
+	set_failure("percent", "100");
+	task_call(grow, &offset);
+	assert_false(is_exact());
+	set_failure("percent", "0");
+	tell("recount", NULL, &text); /* which begins at once, if one was to begin later */
+	free(text);
+	assert_true(EVENTUALLY(is_exact()));
+	expect_equal();
+	set_failure("count", "1");
+	set_failure("percent", "100");
+	task_call(grow, &offset);
+	assert_true(EVENTUALLY(is_exact())); /* though nobody asks */
+	expect_equal();
+	tree_close(&tree);
+}
+
 static void shrunk_after_growth(void *arg)
 {
 	struct setattr set = { .valid = SET_SIZE, .size = 10 };
@@ -533,6 +582,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_charged_is_what_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recount_beside_changes_is_exact, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_disk_did_not_tell_is_counted_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_reserved_is_charged_until_it_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gfid_of_what_is_open_is_not_used_twice, setup, teardown),
 		cmocka_unit_test_setup_teardown(objects_with_gfids_that_are_alike_are_all_counted, setup, teardown),

@@ -385,7 +385,7 @@ static void note_born(struct xlator *x, struct inode *inode, struct charge *c)
 	if (n.handle_size)
 		ledger_note_born(&usage_of(x)->ledger, c->note, &n);
 	else
-		ledger_owe(&usage_of(x)->ledger);
+		recount_owe(x);
 }
 
 /* It may be made again, by a request that comes again. */
@@ -443,7 +443,7 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 
 	err = look_in_turn(rq, x, inode, c, &a);
 	if (!err && learnt)
-		ledger_owe(&usage_of(x)->ledger);
+		recount_owe(x);
 	if (!err) {
 		uint8_t handle[HANDLE_SIZE_MAX];
 
@@ -453,7 +453,7 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	} else if (err == -ESTALE) {
 		settle(x, c, NULL);
 	} else {
-		ledger_owe(&usage_of(x)->ledger); /* nobody knows what it is now: a disk that fails */
+		recount_owe(x); /* nobody knows what it is now: a disk that fails */
 		c->born = false;
 	}
 	one_ended(x, c);

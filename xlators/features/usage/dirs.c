@@ -236,7 +236,7 @@ static int set_alone(struct request *rq, struct xlator *x, struct inode *inode, 
 	if (!err)
 		err = add(rq, x, inode, c, d);
 	if (charge_relearn(rq, x, inode, c) && !err)
-		ledger_owe(&usage_of(x)->ledger);
+		recount_owe(x);
 	claim_end(x, &claim);
 	return err;
 }
@@ -300,7 +300,7 @@ int dirs_remove(struct request *rq, struct xlator *x, const struct removexattr_i
 		ledger_sync(l);
 	}
 	if (charge_relearn(rq, x, inode, c) && !err)
-		ledger_owe(l);
+		recount_owe(x);
 	charge_end(rq, x, inode, c);
 	if (!err && usage_of(x)->replicated)
 		ledger_dir_gone(l, id);
@@ -335,7 +335,7 @@ int dirs_heal(struct request *rq, struct xlator *x, struct inode *inode, const s
 	before = charge_extent(c);
 	err = write_healed(rq, x, inode, value);
 	if (charge_relearn(rq, x, inode, c) && !err)
-		ledger_owe(l);
+		recount_owe(x);
 	after = charge_extent(c);
 	dirs_met(x, inode, &after, charge_row(c));
 	if (after.is_top)

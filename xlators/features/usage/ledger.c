@@ -682,6 +682,7 @@ void ledger_owe(struct ledger *l)
 {
 	pthread_mutex_lock(&l->lock);
 	l->file->owed = 1;
+	l->doubted = true;
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -829,7 +830,7 @@ int ledger_count_begin(struct ledger *l)
 
 	pthread_mutex_lock(&l->lock);
 	l->sum = calloc(ROWS, sizeof(*l->sum));
-	l->unmet = false;
+	l->unmet = l->doubted = false;
 	if (!l->sum || !seen_grow(&l->seen) || !seen_grow(&l->walked))
 		err = -ENOMEM;
 	l->counting = !err;
@@ -876,7 +877,7 @@ bool ledger_count_end(struct ledger *l, bool whole)
 	struct ledger_file *f = l->file;
 
 	pthread_mutex_lock(&l->lock);
-	whole = whole && l->counting && !l->seen.failed && !l->walked.failed;
+	whole = whole && l->counting && !l->doubted && !l->seen.failed && !l->walked.failed;
 	if (whole) { /* all directories with a limit have been met; but what was met before them was charged to nobody */
 		f->dirs_known = 1;
 		whole = !l->unmet;

@@ -8,7 +8,9 @@
 
 #include "usage.h"
 
-enum { MOVED_MAX = 65536, BATCH = 64 << 10, AGAIN_S = 10 };
+enum { MOVED_MAX = 65536, BATCH = 64 << 10 };
+enum { PAUSE_BITS = 11 }; /* of seconds between two of them */
+enum { SHARE = 10 };	  /* they take no more than this part of the time */
 
 /* ---- what moves meanwhile ---- */
 
@@ -53,13 +55,13 @@ void recount_moved(struct xlator *x, struct inode *dir)
 	struct inode **grown = NULL;
 
 	pthread_mutex_lock(&u->lock);
-	if (u->counting && u->moved_count < MOVED_MAX)
+	if (u->walking && u->moved_count < MOVED_MAX)
 		grown = realloc(u->moved, (u->moved_count + 1) * sizeof(*grown));
 	if (grown) {
 		u->moved = grown;
 		grown[u->moved_count++] = inode_ref(dir);
 	}
-	u->missed |= u->counting && !grown;
+	u->missed |= u->walking && !grown;
 	pthread_mutex_unlock(&u->lock);
 }
 
@@ -85,9 +87,17 @@ static bool is_whole(struct usage *u, int err)
 	return whole;
 }
 
-static void drop_moved(struct usage *u)
+static void walk_begins(struct usage *u)
 {
 	pthread_mutex_lock(&u->lock);
+	u->walking = true;
+	pthread_mutex_unlock(&u->lock);
+}
+
+static void walk_ends(struct usage *u)
+{
+	pthread_mutex_lock(&u->lock);
+	u->walking = false;
 	while (u->moved_count)
 		inode_unref(u->moved[--u->moved_count]);
 	free(u->moved);
@@ -279,9 +289,11 @@ static bool count_once(struct xlator *x)
 {
 	struct usage *u = usage_of(x);
 	struct request rq;
+	uint64_t began = clock_ns();
 	int err = ledger_count_begin(&u->ledger);
 	bool complete, whole;
 
+	walk_begins(u);
 	request_init(&rq, x->graph, 0);
 	rq.group_count = 0;
 	if (!err)
@@ -292,51 +304,67 @@ static bool count_once(struct xlator *x)
 	whole = ledger_count_end(&u->ledger, complete);
 	soft_check_all(&u->ledger, x);
 	request_finish(&rq);
-	drop_moved(u);
+	walk_ends(u);
+	u->took_ns = clock_ns() - began;
 	if (!whole && err != -ECANCELED)
 		log_warning(x, NULL, "a recount has not met all (%s); it begins again",
-			    err	       ? error_text(err)
-			    : complete ? "directories that have limits were met after what is in them"
-				       : "too much was moved meanwhile");
+			    err ? error_text(err)
+			    : complete
+				    ? "directories that have limits were met after what is in them, or a disk failed meanwhile"
+				    : "too much was moved meanwhile");
 	return whole;
 }
 
-static bool pause_before_next(struct usage *u)
+/* Before the first one, if nobody has asked for it, or after so many that were in vain: twice as long each time. */
+static uint64_t pause_ns(const struct usage *u, unsigned vain)
 {
-	uint64_t until = clock_ns() + AGAIN_S * 1000000000ull;
-	bool goes_on;
+	uint64_t s = 1ull << (vain < PAUSE_BITS ? vain : PAUSE_BITS), share = u->took_ns * (SHARE - 1);
+
+	return s * 1000000000 > share ? s * 1000000000 : share;
+}
+
+/* False: it has ended. What became doubtful after the last one had ended is found here, or finds that it has ended. */
+static bool goes_on(struct usage *u, unsigned vain)
+{
+	uint64_t until = clock_ns() + pause_ns(u, vain);
+	bool more;
 
 	pthread_mutex_lock(&u->lock);
-	while (!u->stopping && clock_ns() < until)
+	more = vain || ledger_owes(&u->ledger);
+	while (more && !u->stopping && !u->hurry && clock_ns() < until)
 		task_cond_wait(&u->changed, &u->lock, until);
-	goes_on = !u->stopping;
+	more = more && !u->stopping;
+	u->counting = more;
+	u->hurry = false;
+	task_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
-	return goes_on;
+	return more;
 }
 
 static void recount_task(void *arg)
 {
 	struct xlator *x = arg;
 	struct usage *u = usage_of(x);
+	unsigned vain = 0;
 
-	while (!count_once(x) && pause_before_next(u))
-		;
-	pthread_mutex_lock(&u->lock);
-	u->counting = false;
-	task_cond_broadcast(&u->changed);
-	pthread_mutex_unlock(&u->lock);
+	while (goes_on(u, vain))
+		vain = count_once(x) ? 0 : vain + 1;
 }
 
-int recount_start(struct xlator *x)
+/* -EBUSY: there is one, which begins now if it was to begin later. */
+static int start(struct xlator *x, bool now)
 {
 	struct usage *u = usage_of(x);
-	int err = 0;
+	int err;
 
 	pthread_mutex_lock(&u->lock);
-	if (u->counting || u->stopping)
-		err = -EBUSY;
-	else
+	err = u->counting || u->stopping ? -EBUSY : 0;
+	u->hurry |= now && !u->walking;
+	if (!err) {
 		u->counting = true;
+		ledger_owe(&u->ledger);
+	}
+	task_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
 	if (err)
 		return err;
@@ -347,6 +375,22 @@ int recount_start(struct xlator *x)
 		pthread_mutex_unlock(&u->lock);
 	}
 	return err;
+}
+
+int recount_start(struct xlator *x)
+{
+	return start(x, true);
+}
+
+void recount_owe(struct xlator *x)
+{
+	int err;
+
+	ledger_owe(&usage_of(x)->ledger);
+	err = start(x, false);
+	if (err && err != -EBUSY)
+		log_warning(x, NULL, "the recount that is needed could not be started: stratus ctl PROCESS %s recount",
+			    x->name);
 }
 
 static void wait_for_end(void *arg)

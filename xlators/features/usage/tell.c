@@ -69,7 +69,7 @@ static int print_status(struct xlator *x, FILE *out, bool json, const char *name
 	else if (owed && counting)
 		fprintf(out, "These are not exact: %zu objects have been recounted so far.\n", ledger_seen_count(&u->ledger));
 	else if (owed)
-		fputs("These may not be exact: a recount is needed.\n", out);
+		fputs("These may not be exact: all is to be counted anew.\n", out);
 	return 0;
 }
 

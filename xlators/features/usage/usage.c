@@ -265,7 +265,7 @@ static int change_xattrs(struct request *rq, struct xlator *x, struct inode *ino
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
 	if (charge_relearn(rq, x, inode, c) && !err)
-		ledger_owe(&usage_of(x)->ledger);
+		recount_owe(x);
 	charge_end(rq, x, inode, c);
 	claim_end(x, &claim);
 	return err;
@@ -450,7 +450,7 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 	    rq->limits == LIMITS_HEAL) { /* the power took what would have told where the other one is: a scrub removes that */
 		err = fop_call(rq, x->child[0], fop, in, out);
 		if (!err)
-			ledger_owe(&usage_of(x)->ledger);
+			recount_owe(x);
 		return err;
 	}
 	if (!err)

@@ -116,6 +116,7 @@ struct ledger {
 	struct amount *sum;	  /* by row */
 	struct charge *owner[NOTES];
 	unsigned hand;
+	bool doubted;	     /* since it has begun the counters have become doubtful */
 	bool unmet;	     /* it has met what a directory holds that has not been met before */
 	struct hold *hold;   /* by row; after the accounts the directories */
 	uint16_t *dir_place; /* where a directory is in the file, plus 1, by its number */
@@ -183,7 +184,7 @@ void ledger_limit(struct ledger *, uint64_t base, struct amount *limit, struct a
 /* What the account that begins with that user id has, and claims. */
 struct amount ledger_taken(struct ledger *, uint64_t base);
 void ledger_unnoted(struct ledger *, int more); /* so many changes without a note have begun, or (-1) ended */
-void ledger_owe(struct ledger *);		/* the counters may be wrong: a recount is needed */
+void ledger_owe(struct ledger *);		/* the counters may be wrong: see recount_owe() */
 bool ledger_owes(struct ledger *);
 uint64_t ledger_counted_at(struct ledger *); /* seconds since the epoch; 0: never */
 int ledger_count_begin(struct ledger *);
@@ -340,7 +341,11 @@ enum soft_answer soft_may(struct ledger *, uint32_t row, struct amount more, uin
 
 /* ---- recount.c ---- */
 
-int recount_start(struct xlator *); /* in a task of its own; -EBUSY: there is one */
+int recount_start(
+	struct xlator
+		*); /* in a task of its own; -EBUSY: there is one, which does not wait any longer if it was to begin later */
+/* The counters may be wrong, for a disk has failed in a look: they are not exact from now on, until all is counted anew, which begins soon. */
+void recount_owe(struct xlator *);
 void recount_stop(struct xlator *);
 /* A rename begins and ends: what it moves may go from where is to be walked yet to where was walked. The recount waits for those that began before it. */
 unsigned recount_rename_begins(struct xlator *);
@@ -380,7 +385,10 @@ struct usage {
 	struct ledger ledger;
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond changed;
-	bool counting, stopping, missed;
+	bool counting;	      /* there is a task for it, */
+	bool walking, missed; /* which is at it; not all that was moved could be noted */
+	bool hurry, stopping;
+	uint64_t took_ns;	   /* the last one; the task's */
 	unsigned turn, renames[2]; /* under way; of even turns and odd ones */
 	struct inode **moved;	   /* directories that a recount looks at in the end */
 	size_t moved_count;
