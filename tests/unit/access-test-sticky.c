@@ -188,6 +188,22 @@ void sent_again_is_done_once(void *tree)
 	scene_ends(tree);
 }
 
+/* Nothing has the old name, and what has the new one is said to have been moved there, where nobody is judged: it might be moved back, and on, from the old name. */
+void what_was_moved_before_is_judged(void *tree)
+{
+	struct tree *t = tree;
+
+	scene(t);
+	caller_become(t, &root);
+	CHECK(!tree_mkdir(t, "open", 0777) && !tree_link(t, "s/theirs", "open/theirs") && !tree_mkdir(t, "open/dir", 0755));
+	CHECK(ask(t, (struct asked){ FOP_rename, "s/new", "open/theirs", .resent = true }) == -EPERM);
+	CHECK(ask(t, (struct asked){ FOP_rename, "s/new", "open/dir", .resent = true }) == -EPERM);
+	CHECK(!tree_mkdir(t, "other", 0777));
+	CHECK(ask(t, (struct asked){ FOP_rename, "other/new", "open/dir", .resent = true }) == -EACCES);
+	CHECK(!ask(t, (struct asked){ FOP_rename, "other/new", "open/theirs", .resent = true }));
+	scene_ends(t);
+}
+
 /* ---- names that come between the judgement and the deed ---- */
 
 static bool hold_tell(struct tree *t, const char *word, const char *what)

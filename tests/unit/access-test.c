@@ -403,6 +403,7 @@ TEST(in_a_sticky_directory_what_is_said_counts, what_is_said_counts)
 TEST(in_a_sticky_directory_what_is_sent_again_is_done_once, sent_again_is_done_once)
 TEST(in_a_sticky_directory_what_was_not_judged_is_spared, who_comes_between_is_spared)
 TEST(who_has_a_name_when_it_is_done_is_judged, what_comes_is_judged)
+TEST(what_a_first_try_may_have_moved_is_judged, what_was_moved_before_is_judged)
 
 static int start(void **state)
 {
@@ -430,6 +431,7 @@ int main(void)
 		cmocka_unit_test(in_a_sticky_directory_what_is_sent_again_is_done_once),
 		cmocka_unit_test(in_a_sticky_directory_what_was_not_judged_is_spared),
 		cmocka_unit_test(who_has_a_name_when_it_is_done_is_judged),
+		cmocka_unit_test(what_a_first_try_may_have_moved_is_judged),
 	};
 
 	return cmocka_run_group_tests(tests, start, tasks_stop);

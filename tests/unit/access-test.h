@@ -54,4 +54,5 @@ void what_is_said_counts(void *tree); /* a task_fn */
 void sent_again_is_done_once(void *tree);
 void who_comes_between_is_spared(void *tree);
 void what_comes_is_judged(void *tree);
+void what_was_moved_before_is_judged(void *tree);
 #endif

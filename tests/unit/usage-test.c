@@ -201,6 +201,53 @@ static void what_a_disk_did_not_tell_is_counted_anew(void **s)
 	tree_close(&tree);
 }
 
+/* As a client does in a session after the one that it was lost in: it says what it has removed. */
+static int remove_again(const char *path, struct inode *was)
+{
+	struct rmdir_in in = { { 0 } };
+	struct rmdir_out out;
+	struct request rq;
+	int err = tree_loc(&tree, path, &in.loc);
+
+	in.loc.inode = was;
+	request_init(&rq, tree.graph, 0);
+	rq.resent = true;
+	if (!err)
+		err = rmdir_on(&rq, tree.at, &in, &out);
+	request_finish(&rq);
+	inode_unref(in.loc.parent);
+	return err;
+}
+
+static void removed_twice(void *arg)
+{
+	struct inode *was = NULL;
+	struct attr attr;
+	int *err = arg;
+
+	err[0] = tree_mkdir(&tree, "/d", 0755);
+	err[1] = tree_walk(&tree, "/d", &was);
+	err[2] = tree_rmdir(&tree, "/d");
+	err[3] = remove_again("/d", was);
+	err[4] = tree_mkdir(&tree, "/d", 0755);
+	err[5] = remove_again("/d", was);
+	err[6] = tree_getattr(&tree, "/d", &attr);
+	inode_unref(was);
+}
+
+static void what_a_first_try_has_removed_is_gone(void **s)
+{
+	int err[7] = { 0 };
+
+	(void)s;
+	open_tree();
+	task_call(removed_twice, err);
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(err[i], 0);
+	expect_equal();
+	tree_close(&tree);
+}
+
 static void shrunk_after_growth(void *arg)
 {
 	struct setattr set = { .valid = SET_SIZE, .size = 10 };
@@ -582,6 +629,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_charged_is_what_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recount_beside_changes_is_exact, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_first_try_has_removed_is_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_disk_did_not_tell_is_counted_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_reserved_is_charged_until_it_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gfid_of_what_is_open_is_not_used_twice, setup, teardown),

@@ -189,17 +189,20 @@ static int drop_target_once(struct request *rq, struct dht *d, const struct aim 
 
 int drop_target(struct request *rq, struct dht *d, const struct aim *aim)
 {
-	bool first = true;
-	int err = aim->dir ? parent_is_first(rq, d, aim, &first) : 0;
+	int err = -ESTALE;
 
-	if (err != -ESTALE && (err || !first)) /* it was not made for this pointer */
-		return err == -ENOENT ? 0 : err;
-	err = drop_target_once(rq, d, aim);
+	for (int tries = 0; err == -ESTALE && tries < 2; tries++) {
+		bool first = true;
 
-	if (err != -ESTALE)
-		return err;
-	hidden_forget(d, aim->child); /* the brick lost it with its power, or it was made anew */
-	return drop_target_once(rq, d, aim);
+		if (tries) /* the brick lost it with its power, or it was made anew */
+			hidden_forget(d, aim->child);
+		err = aim->dir ? parent_is_first(rq, d, aim, &first) : 0;
+		if (!err && !first) /* it was not made for this pointer */
+			return 0;
+		if (!err)
+			err = drop_target_once(rq, d, aim);
+	}
+	return err == -ENOENT ? 0 : err;
 }
 
 int drop_anchor(struct request *rq, struct dht *d, const struct aim *aim)

@@ -272,10 +272,16 @@ static int end_both(struct request *rq, struct dht *d, int child, const struct a
 		return drop_work(rq, d, child, aim, name);
 	if (err != -EWIDE || MUTANT("keep-wide"))
 		return err;
+	if (present_of(d) != all_of(d)) /* one of its parts may be there: who removes them waits for nobody */
+		return -ENOTCONN;
 	mean_pointers(rq, d, false);
 	err = work_dir(rq, d, child, work_of(&aim->pgfid), false, &dir);
 	in.loc.parent = dir;
-	return err ? err : rmdir_away(rq, d, &in, child);
+	if (!err)
+		err = rmdir_away(rq, d, &in, child);
+	return err == -ENOENT || err == -ESTALE
+		       ? -EAGAIN
+		       : err; /* somebody else ends it just now, which is not to say that there was no such pointer */
 }
 
 /* Whether the pointer, a reference, has no name but that one. Such a name is never made twice: so if it is still there at the second look, it was
@@ -368,6 +374,17 @@ int away_end(struct request *rq, struct dht *d, int child, struct inode *dir, co
 	return err;
 }
 
+/* A directory that grew wide without a name, and whose pointer has gone, gets one again, to be ended with it. */
+static void end_without_pointer(struct request *rq, struct dht *d, int child, const struct aim *aim)
+{
+	cleanup_inode struct inode *pointer = NULL;
+	struct aim again = *aim;
+
+	gfid_create(&again.pgfid);
+	if (!make_pointer(rq, d, child, &again, S_IFDIR, &pointer))
+		away_end_new(rq, d, child, &again); /* else a sweep does */
+}
+
 /* Nobody gave new.PGFID away but a sweep, which found it old: then the anchor may have come after it looked for that. Or it was given its name,
  * and only the answer was lost. A sweep may itself have to wait, for a brick or a set that is away: it is waited for as for a name that is marked. */
 static int after_sweep(struct request *rq, struct dht *d, int child, struct inode *pointer, const struct aim *aim)
@@ -384,8 +401,8 @@ static int after_sweep(struct request *rq, struct dht *d, int child, struct inod
 		task_sleep_ms(PAUSE_MS);
 	if (!err && aim->dir) /* or it was given its name, and since then another pointer leads to the directory */
 		ended = parent_is_first(rq, d, aim, &first);
-	if (!err && !ended && first)
-		drop_target(rq, d, aim);
+	if (!err && !ended && first && drop_target(rq, d, aim) == -EWIDE)
+		end_without_pointer(rq, d, child, aim);
 	mean_pointers(rq, d, false);
 	return err;
 }

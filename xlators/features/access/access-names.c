@@ -150,12 +150,16 @@ static int decide_reparent(struct request *rq, struct xlator *x, const struct lo
 	return err;
 }
 
-/* Nothing has the old name. If a first try moved it, it is what has the new one: nothing else that comes to have the old one is moved. */
-static int decide_moved_before(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
+/* Nothing has the old name. If a first try moved it, it is what has the new one: nothing else that comes to have the old one is moved. That may be this
+ * again, so it is judged as what has the old name is: `owned`, its owner. */
+static int decide_moved_before(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who,
+			       bool owned)
 {
 	struct lookup_out out = { 0 };
 	int err = rq->resent ? look(rq, x, &in->to, &out) : -ENOENT;
 
+	if (!err && owned && out.attr.uid != rq->uid)
+		err = -EPERM;
 	if (!err)
 		who->from = inode_ref(out.inode);
 	fop_out_clear(FOP_lookup, &out);
@@ -169,7 +173,7 @@ static int decide_old_name(struct request *rq, struct xlator *x, const struct re
 
 	if (!err)
 		err = decide_victim(rq, x, &in->from, &who->from, &none);
-	return !err && none ? decide_moved_before(rq, x, in, who) : err;
+	return !err && none ? decide_moved_before(rq, x, in, who, true) : err;
 }
 
 static int decide_new_name(struct request *rq, struct xlator *x, const struct rename_in *in, struct renamed *who)
@@ -198,8 +202,11 @@ int decide_rename(struct request *rq, struct xlator *x, const struct rename_in *
 	if (err || in->from.parent == in->to.parent || is_step(rq))
 		return err;
 	err = decide_reparent(rq, x, &in->from, &who->from);
-	if (err == -ENOENT)
-		err = decide_moved_before(rq, x, in, who);
+	if (err == -ENOENT) {
+		err = decide_moved_before(rq, x, in, who, false);
+		if (!err)
+			err = decide_reparent(rq, x, &in->from, &who->from);
+	}
 	if (!err && in->flags & RENAME_EXCHANGE)
 		err = decide_reparent(rq, x, &in->to, &who->to);
 	return err;

@@ -601,6 +601,20 @@ static int usage_link(struct request *rq, struct xlator *x, const struct link_in
 
 /* ---- removing ---- */
 
+/* One that has gone, and its name with it, is charged to nobody any more: a first try of the request has removed it, and the leaf, which is told what that
+ * was, removes no other. */
+static int begin_victim(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc, struct inode *victim)
+{
+	struct loc name = { .parent = loc->parent, .name = loc->name };
+	cleanup_inode struct inode *found = NULL;
+	int err = begin(rq, x, c, victim);
+
+	if (err != -ESTALE || !rq->resent)
+		return err;
+	err = find(rq, x, &name, &found);
+	return err ? err : found && gfid_equal(&found->gfid, &victim->gfid) ? -ESTALE : 0;
+}
+
 /* The leaf is told which object was noted, and removes no other. */
 static int remove_once(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
 {
@@ -615,7 +629,7 @@ static int remove_once(struct request *rq, struct xlator *x, enum fop fop, const
 	if (!err)
 		err = begin(rq, x, &c, in->loc.parent);
 	if (!err)
-		err = begin(rq, x, &c, victim);
+		err = begin_victim(rq, x, &c, &in->loc, victim);
 	exact.loc.inode = victim;
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, &exact, out);
@@ -673,7 +687,7 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 	if (!err)
 		err = begin(rq, x, c, in->to.parent);
 	if (!err && victim)
-		err = begin(rq, x, c, victim);
+		err = begin_victim(rq, x, c, &in->to, victim);
 	if (!err)
 		err = begin_moved(rq, x, c, &in->from, in->to.parent);
 	if (!err && victim && in->flags & RENAME_EXCHANGE && in->from.parent != in->to.parent &&
