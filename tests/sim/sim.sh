@@ -61,6 +61,10 @@ run "a limit: replays" --limit --seeds 1-10 --twice
 run "a limit" --limit --seeds "$limited"
 run "limits of directories: replays" --quotas --seeds 1-5 --twice
 run "limits of directories" --quotas --seeds "$limited"
+for seed in 248 3150; do # a disk failed in a look, and what that left was counted once more, or too little was
+	run "limits of directories, a disk that does not tell" --quotas --seeds $seed-$seed
+done
+run "a limit, a disk that does not tell" --limit --seeds 2901-2901
 run "a limit, a first that refused and left" --limit --seeds 418-418
 run "a limit, a gfid that was in use" --limit --seeds 523-523
 run "a limit, a disk that failed when it was told what it lacks" --limit --seeds 341-341

@@ -181,14 +181,14 @@ int charge_relearn(struct request *rq, struct xlator *x, struct inode *inode, st
 	struct extent found = { 0 };
 	int err = learn_xattrs(rq, x, inode, &found);
 
-	if (err)
-		return err;
 	pthread_mutex_lock(&c->lock);
 	found.size = c->extent.size;
 	found.links = c->extent.links;
-	c->extent = found;
+	if (!err)
+		c->extent = found;
+	c->doubtful |= err && err != -ESTALE && err != -ENOENT;
 	pthread_mutex_unlock(&c->lock);
-	return 0;
+	return err;
 }
 
 /* ---- a change ---- */
@@ -359,11 +359,22 @@ static void unnote(struct xlator *x, struct charge *c)
 	c->note = NO_NOTE;
 }
 
+/* With the charge's lock held. Nobody knows what it is, and a recount is owed: before that it is learnt anew, and a note of what it was would be settled once more after it. */
+static void forget_doubtful(struct xlator *x, struct charge *c)
+{
+	if (!c->doubtful || c->users || c->orphan)
+		return;
+	unnote(x, c);
+	c->known = c->doubtful = false;
+	c->turn++;
+}
+
 /* One of those that have begun has ended; the note stays, for there may be more soon. */
 static void one_ended(struct xlator *x, struct charge *c)
 {
 	c->users--;
 	c->alone = false;
+	forget_doubtful(x, c);
 	task_cond_broadcast(&c->changed);
 	if (c->users || !c->unnoted)
 		return;
@@ -442,8 +453,10 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	struct attr a = { 0 };
 
 	err = look_in_turn(rq, x, inode, c, &a);
-	if (!err && learnt)
+	if (err ? err != -ESTALE : learnt) { /* nobody knows what it is now: a disk that fails */
 		recount_owe(x);
+		c->doubtful = true;
+	}
 	if (!err) {
 		uint8_t handle[HANDLE_SIZE_MAX];
 
@@ -453,7 +466,6 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	} else if (err == -ESTALE) {
 		settle(x, c, NULL);
 	} else {
-		recount_owe(x); /* nobody knows what it is now: a disk that fails */
 		c->born = false;
 	}
 	one_ended(x, c);
@@ -615,7 +627,8 @@ static int find_noted(struct request *rq, struct xlator *x, struct note *n, stru
 	return err;
 }
 
-/* The object becomes known as it was charged, and is settled by a look. */
+/* The object becomes known as it was charged, and is settled by a look. One that can't be looked at is counted with all others; its note goes, for after that it would be
+ * settled once more. */
 static int recover(struct request *rq, struct xlator *x, int number)
 {
 	struct usage *u = usage_of(x);
@@ -632,8 +645,11 @@ static int recover(struct request *rq, struct xlator *x, int number)
 		err = -ESTALE;
 	if (!err)
 		err = learn_xattrs(rq, x, inode, &found);
-	if (err && err != -ESTALE && err != -ENOENT)
+	if (err && err != -ESTALE && err != -ENOENT) {
+		ledger_owe(&u->ledger);
+		ledger_unnote(&u->ledger, number);
 		return err;
+	}
 	take_size(x, &found, &a);
 	if (!err)
 		is = (struct entry){ ledger_row(&u->ledger, a.uid), charge_amount(&found), false, found.dir };

@@ -260,9 +260,10 @@ struct charge {
 	pthread_mutex_t lock;
 	struct gfid gfid;
 	struct key key;
-	bool known;  /* what follows is */
-	bool born;   /* its note is that of its birth */
-	bool orphan; /* has no name, but is open: charged until it is forgotten */
+	bool known;    /* what follows is */
+	bool born;     /* its note is that of its birth */
+	bool orphan;   /* has no name, but is open: charged until it is forgotten */
+	bool doubtful; /* nobody knows what it has become: it is forgotten when no change of it is under way */
 	int note;
 	struct task_cond changed;
 	bool alone;	      /* whoever changes it does so alone */
