@@ -15,7 +15,7 @@ need python3
 
 # test, so many seeds
 RUNS="
-replicas 2
+replicas 1
 restart 1
 grow 1
 shrink 1
@@ -32,9 +32,6 @@ encrypted() { # TEST RUNS
 if [ $# -gt 0 ]; then
 	for run; do encrypted "${run%%:*}" "$([[ $run == *:* ]] && echo "${run#*:}" || echo 1)"; done
 else
-	while read -r words; do
-		# shellcheck disable=SC2086
-		[ -z "$words" ] || encrypted $words
-	done <<<"$RUNS"
+	each_run encrypted
 fi
 runs_end

@@ -16,6 +16,6 @@ as_tenant() { # TEST WORDS...: only these, unless LONG=1
 }
 as_tenant basics
 as_tenant unprivileged
-as_tenant two-mounts
+as_tenant two-mounts MOUNTS_ROUNDS=50
 as_tenant pjdfstest chown chmod mknod
 runs_end

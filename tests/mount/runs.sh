@@ -2,6 +2,7 @@
 # Sourced, after lib.sh, by tests that run other tests: each counts as a property of its own.
 #
 #   run_one NAME COMMAND...  prints the lines that tests/run.sh counts; at most $LIMIT seconds
+#   each_run COMMAND...      COMMAND with the words of each line of $RUNS; with those that follow a "-" only if LONG=1
 #   sample WORD...           the NAME=VALUE among them go to VARIABLES, the others to ARGUMENTS; neither with LONG=1, which runs all, but for how the volume is spread
 #   runs_end                 the summary and the exit status
 #
@@ -33,6 +34,15 @@ run_one() {
 		FAILED+=("$name")
 	fi
 	rm -f "$output"
+}
+each_run() {
+	local mark words
+	while read -r mark words; do
+		[ -n "$mark" ] || continue
+		[ "$mark" = - ] || words="$mark $words"
+		# shellcheck disable=SC2086
+		[ "$mark" = - ] && [ "$LONG" != 1 ] || "$@" $words
+	done <<<"$RUNS"
 }
 sample() {
 	local word

@@ -205,7 +205,7 @@ race() { # into the limit: until each has met EDQUOT
 	done
 	for pid in "${pids[@]}"; do wait "$pid" || fail "a writer met something else than EDQUOT"; done
 }
-RACES=3
+RACES=2
 [ "$LONG" = 1 ] && RACES=20
 for ((n = 0; n < RACES; n++)); do
 	race

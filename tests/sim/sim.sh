@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 260 on the real storage/posix, 5,060.
-# "One after the other": 300 seeds of three members and two more that once failed, and 200 of sets as seeds have them; each 10,000 with LONG=1.
-# Several subvolumes, half of them growing: 1,000 seeds, 100 with faults at any time, 600 with power cuts, and 60, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
+# The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 180 on the real storage/posix, 5,060.
+# "One after the other": 150 seeds of three members and three more that once failed, and 100 of sets as seeds have them; each 10,000 with LONG=1.
+# Several subvolumes, half of them growing: 1,000 seeds, 100 with faults at any time, 500 with power cuts, and 40, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # One of them leaving: 150 seeds, and 50 with faults at any time; with LONG=1 10,000 and 2,000, and 3,000 with power cuts, of which some don't end.
 # limit: 5400 s, 36000 s with LONG=1
 set -eu
@@ -10,7 +10,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000; else seeds=1-2000 real=1-200 spread=1-1000 spread_real=1-60 limited=1-200 leaves=1-150 leaves_wild=1-50 three=1-300 turns=1-200; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000; else seeds=1-2000 real=1-120 spread=1-1000 spread_real=1-40 limited=1-120 leaves=1-150 leaves_wild=1-50 three=1-150 turns=1-100; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -74,9 +74,9 @@ done
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
 
 # Tenants, whose word moves nobody; and one of them lies.
-run "tenants" --tenants --seeds 1-150
+run "tenants" --tenants --seeds 1-100
 run "a client that lies, and nothing else" --liar --faults 0 --seeds 1-60
-run "a client that lies" --liar --seeds 1-150
+run "a client that lies" --liar --seeds 1-80
 
 # Several subvolumes below cluster/dht, and what is tested must have happened.
 run "subvolumes: replays" --subvolumes 0 --seeds 1-20 --twice
@@ -99,7 +99,7 @@ run "subvolumes, at any time" --subvolumes 0 --members 2 --wild --seeds 1-100
 run "subvolumes, power cuts" --subvolumes 0 --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-300
 sets=(--subvolumes 0 --only "power cut of a set,power cut of all,power cut")
 [ "${LONG:-0}" != 1 ] || few 20 "a subvolume leaves, power cuts" --subvolumes 0 --shrink --members 1 --only "power cut,power cut of all,held requests,client crash,kill -9" --seeds 1-3000
-if [ "${LONG:-0}" = 1 ]; then few 1 "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-20000; else run "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-300; fi
+if [ "${LONG:-0}" = 1 ]; then few 1 "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-20000; else run "subvolumes, power cuts of sets" "${sets[@]}" --seeds 1-200; fi
 run "subvolumes, a first that leaves while a scrub is owed" "${sets[@]}" --grow --seeds 2040-2040
 # whoever could find that a list lacked something looks, and dies if it did (R12)
 run "subvolumes, lists tell of all directories" --mutant bear-walk "${sets[@]}" --seeds 301-360
