@@ -92,6 +92,7 @@ for what in "subvolumes that left" "names moved" "rebalancers killed"; do
 	! grep -q "[ (]0 $what" <<<"$out" && grep -q "$what" <<<"$out" || { echo "FAIL: no $what in all these seeds: they prove nothing"; exit 1; }
 done
 run "a subvolume leaves, with a directory that has no name yet" --subvolumes 0 --shrink --seeds 703-703
+run "a subvolume leaves, and was the first that is asked of a mode" --subvolumes 0 --shrink --seeds 853-853
 run "a subvolume gets another weight" --subvolumes 0 --weigh --seeds 1-60
 run "a subvolume leaves: replays" --subvolumes 0 --shrink --seeds 1-10 --twice
 run "a subvolume leaves, at any time" --subvolumes 0 --shrink --members 2 --wild --seeds "$leaves_wild"

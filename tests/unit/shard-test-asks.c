@@ -171,3 +171,38 @@ PROPERTY_AS(, users_get_what_belongs_to_them)
 	CHECK_INT(create_on(&rq, tree.at, &create, &created), -EPOINTER);
 	request_finish(&rq);
 }
+
+/* It may have been the home, and has left: what is changed since it was not told. */
+PROPERTY_AS(, who_knows_less_is_not_told_a_mode_by_who_is_not_the_home)
+{
+	cleanup_inode struct inode *top = root(), *d = NULL;
+	struct getattr_in in = { 0 };
+	struct access_in may = { .mask = R_OK };
+	struct getxattr_in acl = { .name = "system.posix_acl_access" };
+	struct getattr_out out = { 0 };
+	struct access_out may_out = { 0 };
+	struct getxattr_out acl_out = { 0 };
+	struct layout l = layout_of(7);
+	struct place older = { .version = { 6 } }, same = { .version = { 7 } }, newer = { .version = { 8 } },
+		     another = { .version = { 6 } };
+
+	CHECK_INT(make_dir(&v0, top, "d", &d), 0);
+	in.inode = may.inode = acl.inode = d;
+	older.directory[0] = same.directory[0] = newer.directory[0] = d->gfid;
+	another.directory[0] = gfid_root;
+	l.home = l.member[l.member[0].id == SELF].id;
+	CHECK_INT(put_layout(d, &l), 0);
+	CHECK_INT(call(&older, FOP_getattr, &in, &out), -ELAYOUT);
+	CHECK_INT(call(&older, FOP_access, &may, &may_out), -ELAYOUT);
+	CHECK_INT(call(&older, FOP_getxattr, &acl, &acl_out), -ELAYOUT);
+	CHECK_INT(call(&same, FOP_getattr, &in, &out), 0);
+	CHECK_INT(call(&newer, FOP_getattr, &in, &out), 0);
+	CHECK_INT(call(&another, FOP_getattr, &in, &out), 0); /* it says nothing of this one */
+	older.flags = PLACE_SHARD;
+	CHECK_INT(call(&older, FOP_getattr, &in, &out), 0);
+	older.flags = 0;
+	l.version = 8;
+	l.home = SELF;
+	CHECK_INT(put_layout(d, &l), 0);
+	CHECK_INT(call(&older, FOP_getattr, &in, &out), 0);
+}

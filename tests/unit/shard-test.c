@@ -515,6 +515,7 @@ int main(void)
 		cmocka_unit_test(older_clients_rename_pointers_as_they_did),
 		cmocka_unit_test(hostile_places_are_refused),
 		cmocka_unit_test(users_get_what_belongs_to_them),
+		cmocka_unit_test(who_knows_less_is_not_told_a_mode_by_who_is_not_the_home),
 		cmocka_unit_test(a_layout_waits_for_who_is_inside_and_others_for_it),
 		cmocka_unit_test(what_was_read_before_a_change_is_not_kept_after_it),
 		cmocka_unit_test(nothing_is_done_by_a_layout_that_has_ended),

@@ -107,4 +107,5 @@ void what_is_expected_is_there_or_nothing_is_done(void **state);
 void what_is_sent_again_takes_nothing_that_was_made_since(void **state);
 void hostile_places_are_refused(void **state);
 void users_get_what_belongs_to_them(void **state);
+void who_knows_less_is_not_told_a_mode_by_who_is_not_the_home(void **state);
 #endif

@@ -282,6 +282,50 @@ static void weights_are_asked_for_(void *arg)
 	CHECK(is_whole());
 }
 
+/* ---- the home leaves ---- */
+
+/* The directory's home is the first of them, which all know that have seen it before. */
+static void who_has_not_heard_that_the_home_left_is_told_what_was_changed_since_(void *arg)
+{
+	cleanup_inode struct inode *known = NULL;
+	struct getattr_in in = { 0 };
+	struct getattr_out out = { 0 };
+	char dir[64];
+	struct request rq;
+
+	(void)arg;
+	snprintf(dir, sizeof(dir), "%s", name_at(0, "d"));
+	CHECK(make_wide(dir));
+	at("second");
+	CHECK_INT(tree_walk(&tree, dir, &known), 0);
+	CHECK_INT(command("leaves", "rebalance", "start", NULL), 0);
+	do {
+		CHECK_INT(command("leaves", "rebalance", "status", NULL), 0);
+		task_sleep_ms(1);
+	} while (!strstr(told, "state done"));
+	at("leaves");
+	CHECK_INT(tree_setattr(&tree, dir, &(struct setattr){ .valid = SET_MODE | SET_GID, .mode = 0700, .gid = 77 }), 0);
+	at("second");
+	request_init(&rq, tree.graph, 0); /* not by its name, which would tell */
+	rq.group_count = 0;
+	in.inode = known;
+	CHECK_INT(getattr_on(&rq, tree.at, &in, &out), 0);
+	CHECK_INT(out.attr.mode & 07777, 0700);
+	CHECK_INT(out.attr.gid, 77);
+	request_finish(&rq);
+}
+
+static void who_has_not_heard_that_the_home_left_is_told_what_was_changed_since(void **state)
+{
+	(void)state;
+	widen_at = LARGE;
+	more_volumes = OTHER_CLIENT("second") OTHER_CLIENT(
+		"third") "volume leaves\n type cluster/dht\n option lean 0\n option leaving 0\n option sweep-interval 10ms\n subvolumes c0 c1 c2 c3\nend-volume\n";
+	run(who_has_not_heard_that_the_home_left_is_told_what_was_changed_since_, " option sweep-interval 10ms\n", "256M");
+	widen_at = 8192;
+	more_volumes = "";
+}
+
 /* They are of the root's names. */
 static void a_wide_directory_has_equal_shares_whatever_weights_are_asked_for(void **state)
 {
@@ -826,6 +870,7 @@ int main(void)
 		cmocka_unit_test(a_large_directory_gets_more_subvolumes),
 		cmocka_unit_test(a_wide_directory_has_equal_shares_whatever_weights_are_asked_for),
 		cmocka_unit_test(names_in_a_wide_directory_are_used_as_in_any),
+		cmocka_unit_test(who_has_not_heard_that_the_home_left_is_told_what_was_changed_since),
 		cmocka_unit_test(names_are_used_while_their_directory_grows_wide),
 		cmocka_unit_test(a_listing_tells_each_name_once_though_the_directory_grows_wide_meanwhile),
 		cmocka_unit_test(what_one_began_to_widen_another_ends),

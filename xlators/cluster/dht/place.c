@@ -126,6 +126,11 @@ int place_of(const struct request *rq, struct place *p)
 	return makes_sense(p) ? 1 : -EINVAL;
 }
 
+bool place_names(const struct place *p, const struct gfid *directory)
+{
+	return !p->by_position && (gfid_equal(&p->directory[0], directory) || gfid_equal(&p->directory[1], directory));
+}
+
 uint64_t place_version(const struct place *p, const struct gfid *directory, int name)
 {
 	if (p->by_position)

@@ -56,6 +56,8 @@ int place_attach(struct request *, const struct place *);
 /* 1: there is one; 0: none. It may have come from anywhere: -EINVAL if it makes no sense, -EOPNOTSUPP of another version or with flags that
  * are not known. */
 int place_of(const struct request *, struct place *);
+/* Does it say a version of that directory at all (0, too, is one)? */
+bool place_names(const struct place *, const struct gfid *directory);
 /* What it says of that directory, in which the request has its first name (0), or the second (1). */
 uint64_t place_version(const struct place *, const struct gfid *directory, int name);
 

@@ -56,6 +56,18 @@ static void compare(struct dht *d, const struct attr *a, const struct attr *b, i
 		    a->mode & 07777, a->uid, a->gid, b->mode & 07777, b->uid, b->gid, d->x->child[child]->name);
 }
 
+/* Whose a directory is, and its mode: what the home has, which is a member of each layout. Who knows an older one than who has changed them asks others, too, which have left since, and
+ * were not told. */
+static int as_home_says(struct attr *attr, const struct getattr_out *home, int err)
+{
+	if (!home)
+		return err == -ESTALE || err == -ENOENT ? -ESTALE : err == -ELAYOUT ? err : 0; /* the others are about to go */
+	attr->mode = home->attr.mode;
+	attr->uid = home->attr.uid;
+	attr->gid = home->attr.gid;
+	return 0;
+}
+
 int shards_getattr(struct request *rq, struct dht *d, struct inode *dir, struct attr *attr)
 {
 	struct getattr_in in = { .inode = dir };
@@ -82,8 +94,8 @@ int shards_getattr(struct request *rq, struct dht *d, struct inode *dir, struct 
 			*attr = out->attr;
 		any |= out != NULL;
 	}
-	if (!err && mask >> home_of(d, dir) & 1 && !fanout_out(f, home_of(d, dir), &gone))
-		err = gone == -ESTALE || gone == -ENOENT ? -ESTALE : 0; /* the others are about to go */
+	if (!err && mask >> home_of(d, dir) & 1)
+		err = as_home_says(attr, fanout_out(f, home_of(d, dir), &gone), gone);
 	fanout_drop(f);
 	attr->flags &= ~(uint32_t)ATTR_WIDE; /* which is between the brick and this one */
 	if (!err && attr->nlink >= 2 + uncounted)
@@ -306,15 +318,18 @@ static int shards_setxattr(struct request *rq, struct dht *d, struct inode *dir,
 
 /* ---- what one can answer for all ---- */
 
-/* The first that can be reached: mode, owner and ACL are the same at all. */
+/* At the home, or the first that can be reached: mode, owner and ACL are the same at all. */
 static int anywhere(struct request *rq, struct dht *d, struct inode *dir, enum fop fop, const void *in, void *out)
 {
 	uint64_t mask = members_present_in(d, dir);
-	int err = -ENOTCONN;
+	int home = home_of(d, dir), err = -ENOTCONN;
 
-	for (int i = 0; i < d->x->children && unreached(err); i++)
-		if (mask >> i & 1 && !(err = shard_reach(rq, d, dir, i)))
-			err = fop_call(rq, d->x->child[i], fop, in, out);
+	for (int i = -1; i < d->x->children && unreached(err); i++) {
+		int at = i < 0 ? home : i;
+
+		if (i != home && mask >> at & 1 && !(err = shard_reach(rq, d, dir, at)))
+			err = fop_call(rq, d->x->child[at], fop, in, out);
+	}
 	return err;
 }
 

@@ -93,6 +93,22 @@ struct inode *object_asked(enum fop fop, const void *in)
 	return object;
 }
 
+/* What was asked named its parent, whose layout may be the newest while its own is not. */
+static int complete_by_layout(struct request *rq, struct dht *d, struct inode *dir, struct attr *attr)
+{
+	enum { TRIES = 10 };
+	int err = -ELAYOUT;
+
+	for (int i = 0; i < TRIES && err == -ELAYOUT; i++) {
+		err = i ? learn_newer(rq, d, dir) : 0;
+		if (!err)
+			err = place_say_in(rq, d, dir);
+		if (!err)
+			err = shards_getattr(rq, d, dir, attr);
+	}
+	return err;
+}
+
 /* The brick tells that a directory has more shards than the one that it was asked for: what is told of all of them is another thing. */
 static int complete(struct request *rq, struct dht *d, enum fop fop, struct inode *dir, struct attr *attr)
 {
@@ -107,7 +123,7 @@ static int complete(struct request *rq, struct dht *d, enum fop fop, struct inod
 		attr->flags &= ~(uint32_t)ATTR_WIDE;
 		return 0;
 	}
-	return is_spread(d, dir) ? shards_getattr(rq, d, dir, attr) : -ELAYOUT;
+	return is_spread(d, dir) ? complete_by_layout(rq, d, dir, attr) : -ELAYOUT;
 }
 
 int answer_completed(struct request *rq, struct dht *d, enum fop fop, const void *in, void *out, int err)

@@ -145,6 +145,22 @@ static bool asks_home(enum fop fop, const void *in)
 	}
 }
 
+/* What all shards have in common, and the home tells of all. */
+static bool asks_common(enum fop fop, const void *in)
+{
+	return fop == FOP_getattr || fop == FOP_access ||
+	       (fop == FOP_getxattr && is_acl(((const struct getxattr_in *)in)->name));
+}
+
+/* Who knows an older layout than this shard, which is not the home, may take it for that, and it is told of no change any more if it has left. (Who said nothing of the
+ * directory is of a version that does not ask.) */
+static bool knows_less(const struct request *rq, const struct checks *c, const struct place *place, const struct inode *dir,
+		       const struct facts *f)
+{
+	return place_names(place, request_gfid(rq, &dir->gfid)) && f->home != (uint32_t)c->subvolume &&
+	       place_version(place, request_gfid(rq, &dir->gfid), 0) < f->version;
+}
+
 /* A listing is of all shards, and so is such a change. (But one that is no shard yet is given what the others have.) The directory's own xattrs are being copied to where its
  * home is to be as long as that has no layout: who knows of one that makes it the home waits for that. */
 static bool judged_by_version(enum fop fop, const void *in, const struct facts *f, uint64_t said)
@@ -166,6 +182,9 @@ static int judge_object(struct request *rq, struct xlator *x, const struct place
 	if (!err && f.wide && for_all_shards(fop, in) && !(place->flags & PLACE_SHARD))
 		err = -EWIDE;
 	if (!err && judged_by_version(fop, in, &f, said) && !(place->flags & PLACE_HERE) && said != f.version)
+		err = -ELAYOUT;
+	if (!err && f.version && asks_common(fop, in) && !(place->flags & (PLACE_HERE | PLACE_SHARD)) &&
+	    knows_less(rq, x->private, place, inode, &f))
 		err = -ELAYOUT;
 	return err;
 }
