@@ -215,6 +215,12 @@ def published(thief):
     if disk:
         for flags in 0, 1, 2, 0o4000, 0o10000000:
             expect("the device is opened", thief.call(OPEN, opaque(disk) + words(flags))[0], EINVAL, ENXIO)
+        again = thief.call(CREATE, device[:-16] + words(2, 0o644, 0), head(flags=SESSION_LOST)) # with its gfid, as if the first try of that had made it
+        expect("the device is opened by who says that he has made it as a file", again[0], EEXIST, ESTALE)
+        # (a FIFO would hold the brick's thread)
+        pipe = loc(thief.root, b"pipe") + os.urandom(16)
+        expect("a FIFO", thief.call(MKNOD, pipe + words(0o10666, 0) + longs(0))[0], 0)
+        expect("the FIFO, too", thief.call(CREATE, pipe + words(0, 0o644, 0), head(flags=SESSION_LOST))[0], EEXIST, ESTALE)
         expect("the device is created again", thief.open(b"disk")[0], EEXIST, EINVAL, ENXIO, ESTALE)
 
 

@@ -64,6 +64,9 @@ def extension(number, data=b"", critical=1, revision=1):
     return words(number, revision, critical) + opaque(data)
 
 
+SESSION_LOST = 2 # a flag of the head
+
+
 def head(uid=0, gid=0, groups=(), extensions=(), flags=0):
     return (struct.pack(">QIII", 7, flags, uid, gid) + words(1, len(groups), *groups) + struct.pack(">QI", 0, 0) +
             words(len(extensions)) + b"".join(extensions))

@@ -661,6 +661,67 @@ PROPERTY(a_resent_request_succeeds_if_the_first_was_done)
 			  0);
 }
 
+PROPERTY(nobody_gives_an_object_more_names_of_xattrs_than_can_be_listed)
+{
+	enum { MANY = 300 };
+	cleanup_inode struct inode *f = NULL;
+	struct setxattr_out xout;
+	struct listxattr_out names = { 0 };
+	char name[256];
+	int made = 0, err = 0;
+	REQUEST(q, 0);
+
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	if (setxattr(test_brick_path("f"), "user.a", "v", 1, 0)) /* before Linux 6.6 */
+		return;
+	struct setxattr_in in = { .inode = f, .name = name, .value = { 1, (void *)"v" } };
+
+	for (; made < MANY && !err; made++) {
+		snprintf(name, sizeof(name), "user.%03d%0240d", made, 0);
+		err = setxattr_on(&q.r, brick, &in, &xout);
+	}
+	CHECK_INT(err, -ENOSPC);
+	CHECK(made > 200);
+	in.name = "user.a"; /* which it has */
+	CHECK_INT(setxattr_on(&q.r, brick, &in, &xout), 0);
+	in.name = "trusted.ours";
+	CHECK_INT(setxattr_on(&q.r, brick, &in, &xout), 0);
+	CHECK_INT(listxattr_on(&q.r, brick, &(struct listxattr_in){ f }, &names), 0);
+	fop_out_clear(FOP_listxattr, &names);
+	in.name = name; /* as another member has it */
+	q.r.limits = LIMITS_HEAL;
+	CHECK_INT(setxattr_on(&q.r, brick, &in, &xout), 0);
+}
+
+/* The client says that it is sent again, and what it makes; another's gfid stands in the answer to a lookup. */
+PROPERTY(who_says_that_he_has_made_another_ones_object_is_refused)
+{
+	cleanup_inode struct inode *f = NULL;
+	struct mknod_in node = { .loc = { .parent = root, .name = "node" }, .gfid = fresh_gfid(), .mode = S_IFIFO | 0666 };
+	struct mknod_out made = { 0 };
+	struct create_out out = { 0 };
+	REQUEST(q, 0);
+	REQUEST(other, 1000);
+
+	CHECK(!chmod(test_path("%s/brick%s", ""), 0777));
+	CHECK_INT(ask_make_file(root, "f", &f, NULL), 0);
+	CHECK_INT(mknod_on(&q.r, brick, &node, &made), 0);
+	struct create_in theirs = {
+		.loc = { .parent = root, .name = "f" }, .gfid = f->gfid, .flags = O_RDWR | O_EXCL, .mode = 0600
+	};
+	struct create_in pipe = { .loc = node.loc, .gfid = node.gfid, .flags = O_RDWR | O_EXCL, .mode = 0600 };
+
+	q.r.resent = other.r.resent = true;
+	CHECK_INT(create_on(&other.r, brick, &theirs, &out), -EEXIST);
+	CHECK_INT(create_on(&other.r, brick, &pipe, &out), -EEXIST);
+	CHECK_INT(create_on(&q.r, brick, &pipe, &out), -EEXIST);
+	fop_out_clear(FOP_mknod, &made);
+	CHECK_INT(mknod_on(&q.r, brick, &node, &made), 0); /* which has been done */
+	CHECK_INT(create_on(&q.r, brick, &theirs, &out), 0);
+	fop_out_clear(FOP_create, &out);
+	fop_out_clear(FOP_mknod, &made);
+}
+
 /* As a recovery does that undoes a creation, which its client then sends again. */
 PROPERTY(an_object_that_is_made_again_is_the_new_one)
 {

@@ -78,12 +78,10 @@ void test_close_brick(void)
 	test_close_graph(graph);
 }
 
-static int setup(void **state)
+static int set_up_in(char *here) /* a template */
 {
-	(void)state;
-	char here[] = "posix-test.XXXXXX", *whole;
+	char *whole = mkdtemp(here) ? realpath(here, NULL) : NULL;
 
-	whole = mkdtemp(here) ? realpath(here, NULL) : NULL;
 	if (!whole || snprintf(base, sizeof base, "%s", whole) >= (int)sizeof base)
 		return -1;
 	free(whole);
@@ -92,6 +90,23 @@ static int setup(void **state)
 		return -1;
 	test_open_brick();
 	return 0;
+}
+
+static int setup(void **state)
+{
+	char here[] = "posix-test.XXXXXX";
+
+	(void)state;
+	return set_up_in(here);
+}
+
+/* A file system that keeps more names than listxattr(2) tells. */
+static int setup_tmpfs(void **state)
+{
+	char here[] = "/dev/shm/posix-test.XXXXXX";
+
+	(void)state;
+	return set_up_in(here);
 }
 
 static int teardown(void **state)
@@ -300,6 +315,9 @@ int main(void)
 		T(a_gfid_is_given_once),
 		T(appends_never_overlap),
 		T(an_unlinked_open_file_lives_on),
+		T(who_says_that_he_has_made_another_ones_object_is_refused),
+		cmocka_unit_test_setup_teardown(nobody_gives_an_object_more_names_of_xattrs_than_can_be_listed, setup_tmpfs,
+						teardown),
 		T(direct_io_falls_back_where_it_must),
 		T(direct_io_reaches_the_disk_when_the_provider_says_so),
 		T(an_open_file_does_only_what_it_was_opened_for),

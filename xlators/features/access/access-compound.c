@@ -513,6 +513,13 @@ static int answer_creates(struct prepared *p, struct results *results)
 	return err;
 }
 
+static void hide_listed(const struct prepared *p, struct results *results)
+{
+	for (uint32_t i = 0; i < results->count; i++)
+		if (results->result[i].fop == FOP_listxattr && !results->result[i].status)
+			hide_names(p->rq, &((struct listxattr_out *)results->result[i].out)->names);
+}
+
 /* If all steps so far were done, the next is answered by its refusal. */
 static int add_refusal(const struct prepared *p, uint32_t fop, struct results *results)
 {
@@ -541,6 +548,8 @@ static int run(struct prepared *p, const struct steps *steps, struct compound_ou
 	forget_changed(p);
 	if (!err)
 		err = answer_creates(p, &out->results);
+	if (!err)
+		hide_listed(p, &out->results);
 	if (!err)
 		err = add_refusal(p, p->count < steps->count ? steps->step[p->count].fop : 0, &out->results);
 	if (err)

@@ -348,6 +348,7 @@ int drop_setgid(struct request *rq, struct xlator *x, struct inode *inode, const
 
 	if (is_root(rq) || strcmp(name, "system.posix_acl_access"))
 		return 0;
+	facts_forget(x, inode); /* writes of others may have taken privileges away, which are not to come back */
 	f = facts_get(rq, x, inode, &err);
 	if (!f || !(f->mode & S_ISGID))
 		return f ? 0 : err;
@@ -401,14 +402,11 @@ static bool hidden(const struct request *rq, const char *name)
 	       (!is_root(rq) || !strncmp(name, "trusted.stratus", 15) || !strncmp(name, "trusted.sfs", 11));
 }
 
-static int access_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
+void hide_names(const struct request *rq, struct blob *names)
 {
-	int err = listxattr_on(rq, x->child[0], in, out);
-	char *to = out->names.bytes, *end = to ? to + out->names.size : to;
+	char *to = names->bytes, *end = to ? to + names->size : to;
 	size_t length;
 
-	if (err)
-		return err;
 	for (char *from = to; from < end; from += length) {
 		length = strnlen(from, end - from - 1) + 1;
 		if (hidden(rq, from))
@@ -416,8 +414,16 @@ static int access_listxattr(struct request *rq, struct xlator *x, const struct l
 		memmove(to, from, length);
 		to += length;
 	}
-	out->names.size = to - (char *)out->names.bytes;
-	return 0;
+	names->size = to - (char *)names->bytes;
+}
+
+static int access_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
+{
+	int err = listxattr_on(rq, x->child[0], in, out);
+
+	if (!err)
+		hide_names(rq, &out->names);
+	return err;
 }
 
 static void access_dump(struct xlator *x, FILE *f)

@@ -80,6 +80,8 @@ bool writable(const struct file *);
 bool must_drop_privilege(struct request *, struct xlator *, struct inode *);
 int drop_setgid(struct request *, struct xlator *, struct inode *, const char *xattr);
 bool changes_facts(uint32_t valid); /* of a setattr */
+void hide_names(const struct request *,
+		struct blob *names); /* those that the caller couldn't read because of their kind, of a list of xattrs */
 
 /* ---- access-compound.c ---- */
 int access_compound(struct request *, struct xlator *, const struct compound_in *, struct compound_out *);

@@ -325,6 +325,8 @@ int object_reopen(struct xlator *x, struct inode *inode, int flags)
 	struct kernel_handle handle;
 	int fd;
 
+	if (!S_ISREG(inode->type) && !S_ISDIR(inode->type)) /* a device of the server, or a FIFO that holds its thread */
+		return -EINVAL;
 	if (!o)
 		return -ESTALE;
 	pthread_mutex_lock(&o->lock);

@@ -42,6 +42,21 @@ static bool is_acl(const char *name)
 	return !strcmp(name, ACL_ACCESS) || !strcmp(name, ACL_DEFAULT);
 }
 
+/* listxattr(2) tells no list of names that is longer than XATTR_LIST_MAX (xattr(7)), though some file systems keep more: nobody could copy, count, or heal the object any
+ * more. A part is left for the volume's own names, which other translators set. */
+static int names_room(const struct request *rq, const struct hold *h, const char *name)
+{
+	enum { OURS = 8192 };
+	ssize_t size;
+
+	if (rq->limits == LIMITS_HEAL || (strncmp(name, "user.", 5) && strncmp(name, "security.", 9)))
+		return 0;
+	size = hold_listxattr(h, NULL, 0);
+	if (size >= 0 ? (size_t)size + strlen(name) + 1 <= XATTR_LIST_MAX - OURS : size != -E2BIG)
+		return 0;
+	return hold_getxattr(h, name, NULL, 0) == -ENODATA ? -ENOSPC : 0;
+}
+
 int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_in *in, struct setxattr_out *out)
 {
 	cleanup_passage struct passage passage = { NULL, NULL };
@@ -57,6 +72,8 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 		err = hold_inode(x, in->inode, &h);
 	if (!err)
 		err = brick_room(brick_of(x), rq, in->value.size);
+	if (!err)
+		err = names_room(rq, &h, in->name);
 	if (is_acl(in->name))
 		acl_changed(object_of(x, in->inode));
 	tail_header_set(object_of(x, in->inode), in->name);
