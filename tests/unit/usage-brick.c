@@ -21,6 +21,7 @@ static char base[512];
 struct tree tree;
 int limit_bytes, limit_inodes;
 int slow_ms;
+const char *failing = "getattr";
 bool in_set;
 uint64_t seed;
 
@@ -214,10 +215,11 @@ void open_tree(void)
 		"volume posix\n type storage/posix\n option directory %s/brick\n option free-space-floor 0\n"
 		" option volume-id 6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n option brick-id 0f0e0d0c-0b0a-4908-8706-050403020100\n"
 		"end-volume\nvolume delay\n type debug/delay-gen\n option fops readdir\n option delay %dms\n subvolumes posix\nend-volume\n"
-		"volume fails\n type debug/error-gen\n option fops getattr\n option percent 0\n subvolumes delay\nend-volume\n"
+		"volume fails\n type debug/error-gen\n option fops %s\n option percent 0\n subvolumes delay\nend-volume\n"
+		"volume hold\n type debug/hold\n subvolumes fails\nend-volume\n"
 		"volume usage\n type features/usage\n option ledger %s/ledger\n option accounts \"acme %d %d %d %d, globex %d %d\"\n"
-		"%s subvolumes fails\nend-volume\n",
-		base, slow_ms, base, BASE_A, COUNT, limit_bytes, limit_inodes, BASE_B, COUNT,
+		"%s subvolumes hold\nend-volume\n",
+		base, slow_ms, failing, base, BASE_A, COUNT, limit_bytes, limit_inodes, BASE_B, COUNT,
 		in_set ? " option set 11111111-2222-3333-4444-777777777777\n" : "");
 	if (tree_open(&tree, text, &p))
 		fail_msg("%s", p.text);

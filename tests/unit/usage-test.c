@@ -201,6 +201,45 @@ static void what_a_disk_did_not_tell_is_counted_anew(void **s)
 	tree_close(&tree);
 }
 
+static void reserve_much(void *arg)
+{
+	struct fallocate_in in = { .mode = FALLOC_FL_KEEP_SIZE, .length = 1 << 20 };
+	struct fallocate_out out = { 0 };
+
+	(void)arg;
+	if (tree_create(&tree, "/f", O_RDWR, 0644, &in.file))
+		return;
+	tree_call(&tree, tree.at, FOP_fallocate, &in, &out);
+	tree_release(&tree, in.file);
+}
+
+static void cut(void *arg)
+{
+	struct setattr set = { .valid = SET_SIZE, .size = 0 };
+
+	*(int *)arg = tree_setattr(&tree, "/f", &set);
+}
+
+/* The cut is done, and what was reserved is gone; only what is charged for that can't be read. */
+static void what_was_cut_and_not_read_is_counted_anew(void **s)
+{
+	int err = -1;
+
+	(void)s;
+	failing = "listxattr";
+	open_tree();
+	failing = "getattr";
+	task_call(reserve_much, NULL);
+	expect_equal();
+	set_failure("count", "1");
+	set_failure("percent", "100");
+	task_call(cut, &err);
+	assert_int_equal(err, 0);
+	assert_true(EVENTUALLY(is_exact()));
+	expect_equal();
+	tree_close(&tree);
+}
+
 /* As a client does in a session after the one that it was lost in: it says what it has removed. */
 static int remove_again(const char *path, struct inode *was)
 {
@@ -245,6 +284,101 @@ static void what_a_first_try_has_removed_is_gone(void **s)
 	for (int i = 0; i < 7; i++)
 		assert_int_equal(err[i], 0);
 	expect_equal();
+	tree_close(&tree);
+}
+
+/* ---- who takes a name while it is exchanged ---- */
+
+static void hold_tell(const char *word, const char *what)
+{
+	char *argv[] = { (char *)word, (char *)what, NULL };
+	FILE *f = fopen("/dev/null", "w");
+	struct xlator *x = tree_find(&tree, "hold");
+
+	assert_int_equal(x->type->command(x, what ? 2 : 1, argv, f), 0);
+	fclose(f);
+}
+
+static bool hold_has_one(void)
+{
+	char *argv[] = { (char *)"list", NULL }, *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	struct xlator *x = tree_find(&tree, "hold");
+	bool has;
+
+	x->type->command(x, 1, argv, f);
+	fclose(f);
+	has = strstr(text, "parked: ");
+	free(text);
+	return has;
+}
+
+static struct {
+	int err;
+	atomic_bool done;
+} exchanged;
+
+static void exchange_again(void *arg)
+{
+	struct rename_in in = { .flags = RENAME_EXCHANGE };
+	struct rename_out out;
+	struct request rq;
+
+	(void)arg;
+	request_init(&rq, tree.graph, 0);
+	rq.resent = true;
+	exchanged.err = tree_loc(&tree, "/p/a", &in.from);
+	if (!exchanged.err)
+		exchanged.err = tree_loc(&tree, "/q/b", &in.to);
+	if (!exchanged.err)
+		exchanged.err = rename_on(&rq, tree.at, &in, &out);
+	inode_unref(in.from.parent);
+	inode_unref(in.to.parent);
+	request_finish(&rq);
+	exchanged.done = true;
+}
+
+static void make_two(void *arg)
+{
+	(void)arg;
+	tree_mkdir(&tree, "/p", 0755);
+	tree_mkdir(&tree, "/q", 0755);
+	tree_put(&tree, "/p/a", "a");
+	tree_put(&tree, "/q/b", "b");
+}
+
+/* The directories are known by then, and what is in them not. */
+static void exchange_while_one_goes(void *arg)
+{
+	struct xlator *top = tree.at;
+
+	(void)arg;
+	tree_put(&tree, "/p/other", "text");
+	tree_put(&tree, "/q/other", "text");
+	hold_tell("hold", "getattr");
+	task_spawn(NULL, exchange_again, NULL);
+	for (int i = 0; i < tries_of(2) && !hold_has_one(); i++)
+		task_sleep_ms(2);
+	tree.at = tree_find(&tree, "posix");
+	tree_unlink(&tree, "/q/b");
+	tree.at = top;
+	hold_tell("hold", "none");
+	hold_tell("release", "all");
+	for (int i = 0; i < tries_of(2) && !exchanged.done; i++)
+		task_sleep_ms(2);
+}
+
+static void what_has_gone_meanwhile_is_exchanged_with_nothing(void **s)
+{
+	(void)s;
+	open_tree();
+	task_call(make_two, NULL);
+	tree_close(&tree);
+	open_tree();
+	task_call(exchange_while_one_goes, NULL);
+	assert_true(exchanged.done);
+	assert_true(exchanged.err == -ENOENT || exchanged.err == -ESTALE);
 	tree_close(&tree);
 }
 
@@ -629,7 +763,9 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_charged_is_what_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recount_beside_changes_is_exact, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_cut_and_not_read_is_counted_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_first_try_has_removed_is_gone, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_has_gone_meanwhile_is_exchanged_with_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_disk_did_not_tell_is_counted_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_reserved_is_charged_until_it_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gfid_of_what_is_open_is_not_used_twice, setup, teardown),

@@ -3,6 +3,7 @@
 #ifndef USAGE_TEST_H
 #define USAGE_TEST_H
 #include "test.h"
+#include "test-check.h"
 #include "test-tasks.h"
 
 #include "tree.h"
@@ -12,6 +13,7 @@ extern const uint32_t owner[OWNERS]; /* a user of nobody, of acme, of globex */
 
 extern struct tree tree;
 extern int limit_bytes, limit_inodes; /* of acme, from the next open_tree on */
+extern const char *failing;	      /* the fops that "fails" makes fail, when it is told to */
 extern int slow_ms;		      /* listings take so long: much happens during a recount */
 extern bool in_set;		      /* the brick is a member of a replica set, from the next open_tree on */
 extern uint64_t seed;

@@ -171,6 +171,7 @@ static int learn(struct request *rq, struct xlator *x, struct inode *inode, stru
 		/* One without a name was settled as gone, and is open all the same. */
 		c->charged = a.nlink ? charge_amount(&found) : (struct amount){ 0 };
 		c->known = true;
+		c->forgotten = false;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return err == -EAGAIN ? learn(rq, x, inode, c) : err;
@@ -226,23 +227,36 @@ static int wait_for_turn(struct request *rq, struct charge *c, enum how how)
 	return err;
 }
 
-static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum how how, struct charge **of)
+/* Leaves it locked if it returns 0. -EAGAIN: it was forgotten, but is there. */
+static int learn_and_wait(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c, enum how how)
 {
-	struct charge *c = slot_of(x, inode);
-	int err = c ? learn(rq, x, inode, c) : -ENOMEM;
-	struct note n = { .state = NOTE_OBJECT };
+	int err = learn(rq, x, inode, c);
 
-	*of = NULL;
 	if (err)
 		return err;
 	pthread_mutex_lock(&c->lock);
 	err = wait_for_turn(rq, c, how);
 	if (!err && !c->known)
-		err = -ESTALE; /* it went while we waited */
-	if (err) {
+		err = c->forgotten ? -EAGAIN : -ESTALE; /* it went while we waited */
+	if (err)
 		pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum how how, struct charge **of)
+{
+	struct charge *c = slot_of(x, inode);
+	struct note n = { .state = NOTE_OBJECT };
+	int err;
+
+	*of = NULL;
+	if (!c)
+		return -ENOMEM;
+	do
+		err = learn_and_wait(rq, x, inode, c, how);
+	while (err == -EAGAIN);
+	if (err)
 		return err;
-	}
 	c->users++;
 	c->alone = how == ALONE;
 	if (c->note < 0) {
@@ -366,6 +380,7 @@ static void forget_doubtful(struct xlator *x, struct charge *c)
 		return;
 	unnote(x, c);
 	c->known = c->doubtful = false;
+	c->forgotten = true;
 	c->turn++;
 }
 
@@ -408,7 +423,7 @@ static void forget_gone(struct xlator *x, struct charge *c)
 	if (c->users)
 		return;
 	unnote(x, c);
-	c->known = false;
+	c->known = c->forgotten = false;
 }
 
 /* A file without a name is charged while it is open. A directory without one can't hold anything. */
@@ -453,7 +468,7 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	struct attr a = { 0 };
 
 	err = look_in_turn(rq, x, inode, c, &a);
-	if (err ? err != -ESTALE : learnt) { /* nobody knows what it is now: a disk that fails */
+	if (err ? err != -ESTALE : learnt || c->doubtful) { /* nobody knows what it is now: a disk that fails */
 		recount_owe(x);
 		c->doubtful = true;
 	}
@@ -486,10 +501,10 @@ void charge_end_unborn(struct xlator *x, struct inode *inode, struct charge *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-int charge_count(struct request *rq, struct xlator *x, struct inode *inode)
+/* -EAGAIN: it was forgotten since it was learnt. */
+static int count(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c)
 {
-	struct charge *c = slot_of(x, inode);
-	int err = c ? learn(rq, x, inode, c) : -ENOMEM;
+	int err = learn(rq, x, inode, c);
 	uint8_t handle[HANDLE_SIZE_MAX];
 	struct attr a = { 0 };
 
@@ -499,8 +514,23 @@ int charge_count(struct request *rq, struct xlator *x, struct inode *inode)
 	if (!err && c->known && !c->born) {
 		take_key(c, handle, c->key.low ? 0 : usage_handle(x, inode, handle));
 		settle(x, c, &a);
+	} else if (!err && c->forgotten) {
+		err = -EAGAIN;
 	}
 	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+int charge_count(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	struct charge *c = slot_of(x, inode);
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	do
+		err = count(rq, x, inode, c);
+	while (err == -EAGAIN);
 	return err;
 }
 
@@ -674,4 +704,14 @@ int charges_recover(struct xlator *x)
 			err = -EIO;
 	request_finish(&rq);
 	return err;
+}
+
+int charges_forget(struct xlator *x)
+{
+	struct ledger *l = &usage_of(x)->ledger;
+
+	for (int i = 0; i < NOTES; i++)
+		if (ledger_notes(l)[i].state != NOTE_FREE)
+			ledger_unnote(l, i);
+	return -ENOMEM;
 }

@@ -172,21 +172,40 @@ static bool is_dots(const char *name)
 	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
+/* A listing does not tell why an entry is not told whole: it may have gone, be another file system's, or on a disk that fails. */
+static int find(struct walk *w, struct level *l, const char *name, struct inode **inode)
+{
+	struct lookup_in in = { .loc = { .parent = l->dir, .name = name } };
+	struct lookup_out out = { 0 };
+	int err = lookup_on(w->rq, w->x->child[0], &in, &out);
+
+	if (!err)
+		*inode = inode_ref(out.inode);
+	fop_out_clear(FOP_lookup, &out);
+	return err == -EXDEV ? 0 : err;
+}
+
 static int meet(struct walk *w, struct level *l, const struct dirent_plus *e)
 {
+	cleanup_inode struct inode *inode = NULL;
 	struct inode **grown;
-	int err;
+	int err = 0;
 
-	if (!e->inode || is_dots(e->name))
+	if (is_dots(e->name))
 		return 0;
-	err = charge_count(w->rq, w->x, e->inode);
-	if (err || !S_ISDIR(e->inode->type))
+	if (e->inode)
+		inode = inode_ref(e->inode);
+	else
+		err = find(w, l, e->name, &inode);
+	if (!err && inode)
+		err = charge_count(w->rq, w->x, inode);
+	if (err || !inode || !S_ISDIR(inode->type))
 		return err == -ESTALE || err == -ENOENT ? 0 : err; /* counted by who removed it */
 	grown = realloc(l->below, (l->count + 1) * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	l->below = grown;
-	grown[l->count++] = inode_ref(e->inode);
+	grown[l->count++] = inode_ref(inode);
 	return 0;
 }
 
@@ -305,7 +324,8 @@ static bool count_once(struct xlator *x)
 	soft_check_all(&u->ledger, x);
 	request_finish(&rq);
 	walk_ends(u);
-	u->took_ns = clock_ns() - began;
+	u->ended_ns = clock_ns();
+	u->took_ns = u->ended_ns - began;
 	if (!whole && err != -ECANCELED)
 		log_warning(x, NULL, "a recount has not met all (%s); it begins again",
 			    err ? error_text(err)
@@ -315,18 +335,19 @@ static bool count_once(struct xlator *x)
 	return whole;
 }
 
-/* Before the first one, if nobody has asked for it, or after so many that were in vain: twice as long each time. */
-static uint64_t pause_ns(const struct usage *u, unsigned vain)
+/* When the next one begins that nobody has asked for: the first soon, after so many that were in vain twice as late each time; but long enough after the last one. */
+static uint64_t begins_ns(const struct usage *u, unsigned vain)
 {
-	uint64_t s = 1ull << (vain < PAUSE_BITS ? vain : PAUSE_BITS), share = u->took_ns * (SHARE - 1);
+	uint64_t soon = clock_ns() + (1000000000ull << (vain < PAUSE_BITS ? vain : PAUSE_BITS));
+	uint64_t rested = u->ended_ns + u->took_ns * (SHARE - 1);
 
-	return s * 1000000000 > share ? s * 1000000000 : share;
+	return soon > rested ? soon : rested;
 }
 
 /* False: it has ended. What became doubtful after the last one had ended is found here, or finds that it has ended. */
 static bool goes_on(struct usage *u, unsigned vain)
 {
-	uint64_t until = clock_ns() + pause_ns(u, vain);
+	uint64_t until = begins_ns(u, vain);
 	bool more;
 
 	pthread_mutex_lock(&u->lock);
@@ -371,7 +392,8 @@ static int start(struct xlator *x, bool now)
 	err = task_spawn(NULL, recount_task, x);
 	if (err) {
 		pthread_mutex_lock(&u->lock);
-		u->counting = false;
+		u->counting = u->hurry = false;
+		task_cond_broadcast(&u->changed);
 		pthread_mutex_unlock(&u->lock);
 	}
 	return err;

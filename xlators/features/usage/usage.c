@@ -448,6 +448,7 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 
 	if (err == -EEXIST &&
 	    rq->limits == LIMITS_HEAL) { /* the power took what would have told where the other one is: a scrub removes that */
+		recount_owe(x);		 /* it has no note: who is killed in the middle owes it, too */
 		err = fop_call(rq, x->child[0], fop, in, out);
 		if (!err)
 			recount_owe(x);
@@ -679,6 +680,16 @@ static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, 
 	return err;
 }
 
+static int begin_exchanged(struct request *rq, struct xlator *x, struct changes *c, const struct rename_in *in,
+			   struct inode *victim)
+{
+	if (in->from.parent != in->to.parent && crosses(rq, x, c, victim, in->from.parent))
+		return -EXDEV;
+	if (S_ISDIR(victim->type))
+		recount_moved(x, victim);
+	return 0;
+}
+
 static int begin_rename(struct request *rq, struct xlator *x, struct changes *c, const struct rename_in *in,
 			struct inode *victim, struct claim *claim)
 {
@@ -690,11 +701,8 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 		err = begin_victim(rq, x, c, &in->to, victim);
 	if (!err)
 		err = begin_moved(rq, x, c, &in->from, in->to.parent);
-	if (!err && victim && in->flags & RENAME_EXCHANGE && in->from.parent != in->to.parent &&
-	    crosses(rq, x, c, victim, in->from.parent))
-		err = -EXDEV;
-	if (!err && victim && S_ISDIR(victim->type) && in->flags & RENAME_EXCHANGE)
-		recount_moved(x, victim);
+	if (!err && in->flags & RENAME_EXCHANGE && victim && charge_of(c, victim)) /* else it has gone; the leaf says so */
+		err = begin_exchanged(rq, x, c, in, victim);
 	if (!err && !victim)
 		err = claim_name(rq, x, c, in->to.parent, true, claim);
 	return err;
@@ -815,7 +823,7 @@ static void recover(struct xlator *x, bool *owed)
 	if (task_self())
 		recover_task(&r);
 	else if (task_call(recover_task, &r))
-		r.err = -ENOMEM;
+		r.err = charges_forget(x);
 	if (r.err) {
 		log_warning(x, NULL, "not all that was under way when the server ended can be looked at: all is counted anew");
 		*owed = true;

@@ -260,10 +260,11 @@ struct charge {
 	pthread_mutex_t lock;
 	struct gfid gfid;
 	struct key key;
-	bool known;    /* what follows is */
-	bool born;     /* its note is that of its birth */
-	bool orphan;   /* has no name, but is open: charged until it is forgotten */
-	bool doubtful; /* nobody knows what it has become: it is forgotten when no change of it is under way */
+	bool known;	/* what follows is */
+	bool born;	/* its note is that of its birth */
+	bool orphan;	/* has no name, but is open: charged until it is forgotten */
+	bool doubtful;	/* nobody knows what it has become: it is forgotten when no change of it is under way, */
+	bool forgotten; /* as it is by now, or it was never learnt since; else what is not known has gone */
 	int note;
 	struct task_cond changed;
 	bool alone;	      /* whoever changes it does so alone */
@@ -306,6 +307,8 @@ uint64_t charge_dir_outside(struct xlator *, struct charge *);
 int charge_look(struct request *, struct xlator *, struct inode *, struct extent *);
 int charge_key(struct xlator *, struct inode *, struct key *); /* of one that was counted. -ESTALE */
 int charges_recover(struct xlator *);			       /* after a crash: what was noted is charged as it is now */
+/* Instead, where that can't be done: all is counted anew, and a note that stayed would be settled once more after that. -ENOMEM always, the reason. */
+int charges_forget(struct xlator *);
 
 /* ---- quota.c: nobody may have more than his account's limit ---- */
 
@@ -389,9 +392,9 @@ struct usage {
 	bool counting;	      /* there is a task for it, */
 	bool walking, missed; /* which is at it; not all that was moved could be noted */
 	bool hurry, stopping;
-	uint64_t took_ns;	   /* the last one; the task's */
-	unsigned turn, renames[2]; /* under way; of even turns and odd ones */
-	struct inode **moved;	   /* directories that a recount looks at in the end */
+	uint64_t took_ns, ended_ns; /* the last one; the task's */
+	unsigned turn, renames[2];  /* under way; of even turns and odd ones */
+	struct inode **moved;	    /* directories that a recount looks at in the end */
 	size_t moved_count;
 	atomic_uint_fast64_t settled, unnoted, recovered, refused;
 	atomic_bool lonely; /* it was told that other bricks are missing, or nobody who decides */
