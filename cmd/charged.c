@@ -20,15 +20,21 @@ void charged_add(json_t *sum, const json_t *account)
 				    json_integer(json_number(sum, numbers[k]) + json_number(account, numbers[k])));
 }
 
-/* Of each replica set one member counts. */
-static void note_set(json_t *sum, const char *set)
+/* Of a replica set one member counts: the first, by whose word the set goes (doc/usage.md), or any if that is not served here. */
+static size_t counting(const json_t *bricks, const char *set)
 {
-	json_t *sets = json_object_get(sum, "sets");
+	size_t i, any = SIZE_MAX;
+	const json_t *brick;
 
-	if (!sets)
-		json_object_set_new(sum, "sets", sets = json_object());
-	if (*set)
-		json_object_set_new(sets, set, json_true());
+	json_array_foreach((json_t *)bricks, i, brick)
+	{
+		if (strcmp(json_text(brick, "set"), set))
+			continue;
+		if (json_is_true(json_object_get(brick, "first")))
+			return i;
+		any = any == SIZE_MAX ? i : any;
+	}
+	return any;
 }
 
 static void take(json_t **sum, const json_t *brick, const char *tenant)
@@ -40,20 +46,17 @@ static void take(json_t **sum, const json_t *brick, const char *tenant)
 	{
 		if (strcmp(json_text(account, "account"), tenant))
 			continue;
-		if (*sum && json_object_get(json_object_get(*sum, "sets"), json_text(brick, "set")))
-			continue; /* another copy of the same */
 		if (*sum)
 			charged_add(*sum, account);
 		else
 			*sum = json_incref(account);
-		note_set(*sum, json_text(brick, "set"));
 		json_object_set_new(*sum, "bricks", json_integer(json_number(*sum, "bricks") + 1));
 		if (json_is_false(json_object_get(brick, "exact")))
 			json_object_set_new(*sum, "exact", json_false());
 	}
 }
 
-static void ask(const struct process *process, const char *name, const char *tenant, json_t **sum)
+static void ask(const struct process *process, const char *name, json_t *bricks)
 {
 	cleanup_path char *line = path_format("ctl %s status --json", name);
 	struct problem p = { "" };
@@ -63,8 +66,8 @@ static void ask(const struct process *process, const char *name, const char *ten
 	if (process_ask(process, line, &answer, &p))
 		return;
 	brick = json_loads(answer, 0, NULL);
-	take(sum, brick, tenant);
-	json_decref(brick);
+	if (brick)
+		json_array_append_new(bricks, brick);
 	free(answer);
 }
 
@@ -72,15 +75,20 @@ static void ask(const struct process *process, const char *name, const char *ten
 json_t *charged_to(const struct process *process, const char *volume, const char *tenant)
 {
 	cleanup_path char *prefix = path_format("%s:", volume);
-	json_t *of, *sum = NULL;
+	json_t *of, *brick, *bricks = json_array(), *sum = NULL;
 	size_t i;
 
 	json_array_foreach(json_object_get(process->info, "volumes"), i, of)
 	{
 		if (!strcmp(json_text(of, "type"), "features/usage") && !strncmp(json_text(of, "name"), prefix, strlen(prefix)))
-			ask(process, json_text(of, "name"), tenant, &sum);
+			ask(process, json_text(of, "name"), bricks);
 	}
-	json_object_del(sum, "sets");
+	json_array_foreach(bricks, i, brick)
+	{
+		if (!*json_text(brick, "set") || counting(bricks, json_text(brick, "set")) == i)
+			take(&sum, brick, tenant);
+	}
+	json_decref(bricks);
 	if (sum && !json_object_get(sum, "exact"))
 		json_object_set_new(sum, "exact", json_true());
 	return sum;

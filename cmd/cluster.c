@@ -741,6 +741,8 @@ static json_t *volume_json(const struct volume *v)
 		json_object_set_new(all, "set", replica_json(v, 0));
 	else if (v->spec->replica)
 		json_object_set_new(all, "sets", sets_json(v));
+	if (v->spec->has_tenants)
+		json_object_set_new(all, "tenants", json_true());
 	if (v->understood && cluster_rebalance_pending(v->spec))
 		json_object_set_new(all, "balanced", json_false());
 	if (v->problem.text[0])

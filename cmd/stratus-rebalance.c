@@ -249,6 +249,9 @@ static int start(const struct arguments *a, const struct process *keeper, json_t
 	if (err)
 		return err;
 	print(a, *answer);
+	if (a->wait && is(*answer, "done") && json_number(*answer, "failed"))
+		return problem_set(p, EIO,
+				   "not all files could be brought: see the log, mend what it tells of, and start it again");
 	if (!a->wait || is(*answer, "done") || is(*answer, "idle"))
 		return 0;
 	return problem_set(p, ECANCELED, "it is %s, not done", json_text(*answer, "state"));

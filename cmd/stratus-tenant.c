@@ -200,7 +200,9 @@ static void show_left(const json_t *charged)
 		       " files, directories and links are left\n",
 		       json_number(charged, "bytes"), json_number(charged, "inodes"));
 	else if (charged)
-		puts("  its files are removed");
+		printf("  its files are removed from the bricks that this server serves, %" JSON_INTEGER_FORMAT
+		       "; each server tells of its own\n",
+		       json_number(charged, "bricks"));
 }
 
 static void show_rates(const struct spec_tenant *t)
@@ -496,10 +498,10 @@ int command_tenant(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
 		{ "dry-run", KEY_DRY, NULL, 0,
-		  "With create, suspend, resume, delete: check it and show the difference, change nothing", 0 },
+		  "With create, resize, suspend, resume, delete: check it and show the difference, change nothing", 0 },
 		{ "ids", KEY_IDS, "NUMBER", 0, "With create: so many user and group ids (65536); they never change", 0 },
 		{ "quota", KEY_BYTES, "SIZE", 0,
-		  "With create, resize: it may have so many bytes on the brick, as `stratus usage` counts them (500M, 20G, 1T; 0: no limit)",
+		  "With create, resize: it may have so many bytes on all bricks together, as `stratus usage` counts them (500M, 20G, 1T; 0: no limit)",
 		  0 },
 		{ "inodes", KEY_INODES, "NUMBER", 0, "With create, resize: so many files, directories and links (0: no limit)",
 		  0 },

@@ -21,7 +21,8 @@ static const char ledger_name[] = "/.stratus/usage";
 struct arguments {
 	const char *stratusd, *tenant; /* NULL: all */
 	bool json, csv, total, verify;
-	int wait_s; /* -1: not given */
+	int wait_s;	  /* -1: not given */
+	unsigned missing; /* bricks that are not served */
 	struct remote remote;
 };
 
@@ -132,19 +133,69 @@ static int ask_process(const struct arguments *a, const struct process *process,
 	return err;
 }
 
-static int ask_all(const struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
+/* What is charged on these nobody tells just now. */
+static unsigned tell_down(const json_t *volume, const char *server)
+{
+	unsigned down = 0;
+	json_t *brick;
+	size_t i;
+
+	json_array_foreach(json_object_get(volume, "bricks"), i, brick)
+	{
+		if (strcmp(json_text(brick, "server"), server) || strcmp(json_text(brick, "state"), "down"))
+			continue;
+		down++;
+		fprintf(stderr,
+			"stratus usage: %s of volume %s is not served: what is charged there is missing; `stratus status` says why\n",
+			json_text(brick, "directory"), json_text(volume, "name"));
+	}
+	return down;
+}
+
+/* Those that count, and are to be served by this process, and are not. */
+static unsigned missing(const struct process *process)
+{
+	struct problem ignored = { "" };
+	char *answer = NULL;
+	json_t *cluster = NULL, *volume;
+	unsigned down = 0;
+	size_t i;
+
+	if (!process_ask(process, "cluster status", &answer, &ignored)) /* else it has no store, but volume files */
+		cluster = json_loads(answer, 0, NULL);
+	free(answer);
+	json_array_foreach(json_object_get(cluster, "volumes"), i, volume)
+	{
+		if (json_is_true(json_object_get(volume, "tenants")) && json_is_true(json_object_get(volume, "started")))
+			down += tell_down(volume, json_text(json_object_get(cluster, "self"), "name"));
+	}
+	json_decref(cluster);
+	return down;
+}
+
+static int ask_one(struct arguments *a, process_fn *fn, const struct process *process, json_t *bricks, struct problem *p)
+{
+	if (!process_answers(process))
+		return problem_set(p, ETIMEDOUT,
+				   "stratusd %d does not answer: what it serves would be missing; try again when it does",
+				   (int)process_pid(process));
+	a->missing += missing(process);
+	return counts(process) ? fn(a, process, bricks, p) : 0;
+}
+
+static int ask_all(struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
 {
 	struct processes all = { 0 };
 	int err = processes_find(&all, p);
 
 	for (size_t i = 0; i < all.count && !err; i++)
-		if (!strcmp(process_program(&all.one[i]), "stratusd") && process_answers(&all.one[i]) && counts(&all.one[i]))
-			err = fn(a, &all.one[i], bricks, p);
+		if (!strcmp(process_program(&all.one[i]), "stratusd"))
+			err = ask_one(a, fn, &all.one[i], bricks, p);
 	processes_free(&all);
 	return err;
 }
 
-static int ask(const struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
+static int ask(struct arguments *a, process_fn *fn, json_t *bricks, struct problem *p)
 {
 	struct process one = { 0 };
 	int err;
@@ -152,8 +203,8 @@ static int ask(const struct arguments *a, process_fn *fn, json_t *bricks, struct
 	if (!a->stratusd)
 		return ask_all(a, fn, bricks, p);
 	err = process_find(a->stratusd, &one, p);
-	if (!err && counts(&one))
-		err = fn(a, &one, bricks, p);
+	if (!err)
+		err = ask_one(a, fn, &one, bricks, p);
 	process_free(&one);
 	return err;
 }
@@ -316,6 +367,8 @@ static json_t *add_up(json_t *bricks)
 		add_accounts(to, brick);
 		json_object_set_new(to, "bricks", json_integer(json_number(to, "bricks") + json_number(brick, "bricks")));
 		json_object_set_new(to, "exact", json_boolean(is_exact(to) && is_exact(brick)));
+		if (json_is_true(json_object_get(brick, "members_differ")))
+			json_object_set_new(to, "members_differ", json_true());
 		json_object_set_new(to, "recounted",
 				    json_integer(json_number(to, "recounted") + json_number(brick, "recounted")));
 	}
@@ -326,11 +379,12 @@ static json_t *add_up(json_t *bricks)
 
 static void print_csv(const json_t *brick, const json_t *account)
 {
-	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N "\n", json_text(brick, "brick"),
+	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N ",%s\n", json_text(brick, "brick"),
 	       json_text(account, "account"), json_number(account, "bytes"), json_number(account, "inodes"),
 	       json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), is_exact(brick) ? "yes" : "no",
 	       json_number(account, "bytes_soft"), json_number(account, "inodes_soft"),
-	       json_number(account, "bytes_over_since"), json_number(account, "inodes_over_since"));
+	       json_number(account, "bytes_over_since"), json_number(account, "inodes_over_since"),
+	       json_is_true(json_object_get(brick, "members_differ")) ? "yes" : "no");
 }
 
 static void print_line(const json_t *brick, const json_t *account)
@@ -352,7 +406,7 @@ static void print_all(const struct arguments *a, const json_t *bricks)
 	size_t i, k;
 
 	if (a->csv)
-		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since");
+		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since,members_differ");
 	else
 		printf("%-32s %-24s %16s %10s %16s %10s\n", "BRICK", "TENANT", "BYTES", "INODES", "OF BYTES", "OF INODES");
 	json_array_foreach((json_t *)bricks, i, brick)
@@ -432,7 +486,7 @@ int command_usage(int argc, char **argv)
 		"What is charged to each tenant on the bricks of this machine, and the limits: bytes and inodes, exact to the byte unless it says "
 		"otherwise. What belongs to no tenant is charged to '-'. doc/usage.md says how an object is charged. "
 		"`verify`, as root on the server, counts what is on the bricks and compares. Exit status then: 0 all agrees; 1 something differs; 2 "
-		"not all could be compared, or wrong command line. With --server the tenant's administrator asks, by a certificate of "
+		"not all could be compared, or wrong command line; of usage itself 1 if a brick that counts is not served, which is told. With --server the tenant's administrator asks, by a certificate of "
 		"stratus:tenant/NAME/admin, and is told of his tenant.",
 		children,
 		NULL,
@@ -459,6 +513,8 @@ int command_usage(int argc, char **argv)
 		err = show(&a, bricks, &p);
 	if (!err && a.verify)
 		status = tell_verified(argv[0], &a, bricks);
+	if (!status && a.missing)
+		status = a.verify ? 2 : 1;
 	json_decref(bricks);
 	if (err)
 		problem_print(argv[0], &p);

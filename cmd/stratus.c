@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stratus`: finds the command that its first word names. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "config.h"
@@ -111,11 +113,21 @@ static int run_command(const struct command *c, int argc, char **argv)
 	return c->run(argc, argv);
 }
 
+/* Who writes to a full disk must hear of it: half a bill would pass for a whole one. At the exit, for argp ends by itself when it has told help. */
+static void check_output(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return;
+	fprintf(stderr, "stratus: not all of the output could be written: %s\n", strerror(errno));
+	_exit(EXIT_FAILURE);
+}
+
 int main(int argc, char **argv)
 {
 	const char *self = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
 	const char *name = argc > 1 ? argv[1] : "";
 
+	atexit(check_output);
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	if (!strcmp(self, "mount.stratus"))

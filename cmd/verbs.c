@@ -166,7 +166,7 @@ static const struct argp_option form_options[] = {
 	{ "arbiter", KEY_ARBITER, NULL, 0, "Of three replicas the last brick of each set holds no file data", 0 },
 	{ "tenants", KEY_TENANTS, NULL, 0, "It is for tenants, who are told apart by their certificates (doc/tenants.md)", 0 },
 	{ "growable", KEY_GROWABLE, NULL, 0,
-	  "With --tenants and one brick: others can be added; tenants' mounts have no leases then, and there are no access points",
+	  "With --tenants and one brick, or one replica set: others can be added; tenants' mounts have no leases then, and a set no access points",
 	  0 },
 	{ "tls-dir", KEY_TLS, "DIR", 0, "With TLS, by cert.pem, key.pem, ca.pem and crl.pem in this directory of each machine",
 	  0 },

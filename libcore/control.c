@@ -168,14 +168,27 @@ static int set_option(int words, char **word, struct problem *p)
 
 static int run_command(struct xlator *x, int words, char **word, FILE *out, struct problem *p)
 {
+	char *text = NULL;
+	size_t size = 0;
+	FILE *own;
 	int err;
 
 	if (!x->type->command)
 		return problem_set(p, ENOTSUP, "volume %s (%s) takes no commands", x->name, x->type->name);
-	err = x->type->command(x, words - 2, word + 2, out);
-	return err ? problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
-				 error_text(err))
-		   : 0;
+	own = open_memstream(&text, &size);
+	if (!own)
+		return problem_set(p, ENOMEM, "out of memory");
+	err = x->type->command(x, words - 2, word + 2, own);
+	fclose(own);
+	if (!err)
+		fwrite(text, 1, size, out);
+	else if (size) /* it says itself why */
+		problem_set(p, -err, "%.*s", (int)strcspn(text, "\n"), text);
+	else
+		problem_set(p, -err, "volume %s (%s) does not take the command %s: %s", x->name, x->type->name, word[2],
+			    error_text(err));
+	free(text);
+	return err;
 }
 
 static int command_xlator(int words, char **word, FILE *out, struct problem *p)

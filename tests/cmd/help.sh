@@ -106,6 +106,11 @@ for words in "" "/nowhere" "/nowhere dht" "-- /nowhere dht" "--json /nowhere dht
 	expect 2 "$STRATUS" ctl $words
 	grep -q "write PROCESS VOLUME WORDS" <<<"$OUT" || fail "ctl $words: $OUT"
 done
+# ---- what can't be written is told: half a bill would pass for a whole one ----
+for words in "--help" "version" "xlator list" "volgen --help"; do
+	# shellcheck disable=SC2086
+	! "$STRATUS" $words >/dev/full 2>"$SCRATCH/err" && grep -q "could be written" "$SCRATCH/err" || fail "$words to a full disk: $(cat "$SCRATCH/err")"
+done
 # ---- too few words: what is to be written is told ----
 expect 2 "$STRATUS" scrub
 [ "$(head -n 1 <<<"$OUT")" = "stratus scrub: nothing to work on is named: write VOLUME start|check|stop|status" ] || fail "scrub: $OUT"

@@ -172,4 +172,17 @@ wait_until 60 back_again || fail "after kill -9 a tenant does not come back"
 wait_until 20 as_there || fail "after kill -9 charged: $(counted), there are: $(there)"
 [ "$("$STRATUS" tenant list photos --json | json '[(t["tenant"], t["base"], t["state"]) for t in d]')" = \
 	"[('acme', 65536, 'deleted'), ('globex', 131072, 'active'), ('initech', 196608, 'active')]" ] || fail "$("$STRATUS" tenant list photos)"
+
+# ---- a brick that is not served is missing on the bill, which says so ----
+"$STRATUS" usage >out 2>err && [ ! -s err ] || fail "usage, with all that there is: $(cat err)"
+kill_keeper
+mv b0 elsewhere
+start_keeper
+! "$STRATUS" usage >out 2>err || fail "usage without a brick succeeds: $(cat out)"
+grep -q "/b0 of volume photos is not served: what is charged there is missing" err || fail "usage without a brick says: $(cat out err)"
+kill_keeper
+mv elsewhere b0
+start_keeper
+whole_again() { "$STRATUS" usage >out 2>err; }
+wait_until 30 whole_again || fail "usage, with the brick again: $(cat err)"
 pass

@@ -257,7 +257,7 @@ static int begin_command(struct coordinator *c, const char *number, FILE *f)
 		fprintf(f, "%s\n", why_not_begun(err));
 	else
 		fprintf(f, "the set begins anew from member %ld; the others will be healed as a whole\n", i);
-	return 0;
+	return err;
 }
 
 int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
