@@ -218,6 +218,7 @@ for i in range(int(sys.argv[2])):
 	start_mount "$MNT"
 	MOUNT_PID=$LAST_PID
 	for i in {1..4}; do
+		[ "$REPLICA" = 1 ] || await 250 "reading 10 files of d$i that nobody has listed 20 times" reread "$MNT/d$i/below/deep"
 		await $((FILES / 4)) "ls -l of d$i" ls -ln "$MNT/d$i/below/deep"
 		await $((FILES * 37 / 10)) "reading all files of d$i to their ends" list_and_read "$MNT/d$i/below/deep"
 		await 250 "reading 10 files of d$i 20 times" reread "$MNT/d$i/below/deep"

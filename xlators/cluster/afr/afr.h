@@ -59,7 +59,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	uint64_t gained;     /* when the token came */
 	uint64_t touched[2]; /* when this client last changed it: data, attributes, names; mode, owner, xattrs */
 	uint64_t gaps;	     /* afr.gaps when the token came */
-	unsigned walked;     /* how often a name in it was looked up without the token, since: */
+	unsigned walked;     /* how often a name in it was looked up, or it was asked for, without the token, since: */
 	uint64_t walked_ns;
 	uint64_t taken_late_ns; /* when somebody last was told to believe what is taken in later: a listing, attributes */
 	struct held_lock *held; /* POSIX and flock locks, as they were taken and given up */

@@ -256,15 +256,17 @@ bool afr_take_listed(struct afr *a, struct inode *directory, const struct dirent
 	return again;
 }
 
-/* ---- what names are looked up in ---- */
+/* ---- what names are looked up in, and what is read again ---- */
 
 /* Each name on the way to a file is looked up for each use of it, as long as nobody vouches for it: so who looks up names in a directory tries for
- * its token, as who lists it does. That is one message for as many questions as this, and once in a second at most. */
-enum { WALKED_OFTEN = 4, WALK_NS = 1000000000 };
+ * its token, as who lists it does. That is one message for as many questions as this, and once in a second at most. So does who opens a file again and again, as
+ * compilers do with headers whose directory nobody lists; but who reads each file once pays for none of them. */
+enum { WALKED_OFTEN = 4, READ_OFTEN = 12 };
+static const uint64_t walk_ns = 1000000000, read_ns = 10000000000;
 
 struct walk {
 	struct afr *a;
-	struct inode *directory; /* reference */
+	struct inode *inode; /* reference */
 };
 
 static void walk_task(void *arg)
@@ -274,12 +276,12 @@ static void walk_task(void *arg)
 	struct wanted *w = wanted_begin(walk->a, &v);
 
 	if (w) {
-		want(w, &v, walk->directory);
+		want(w, &v, walk->inode);
 		if (w->count)
 			ask_granters(w);
 		wanted_end(w);
 	}
-	inode_unref(walk->directory);
+	inode_unref(walk->inode);
 	afr_task_ends(walk->a);
 	free(walk);
 }
@@ -291,26 +293,26 @@ static bool may_be_tried(const struct object *o, uint64_t epoch)
 }
 
 /* With the object's lock held: it is time to try. */
-static bool walked_often(struct object *o)
+static bool used_often(struct object *o, bool directory)
 {
 	uint64_t now = clock_ns();
 
-	if (now > o->walked_ns + WALK_NS) {
+	if (now > o->walked_ns + (directory ? walk_ns : read_ns)) {
 		o->walked_ns = now;
 		o->walked = 0;
 	}
-	return ++o->walked == WALKED_OFTEN;
+	return ++o->walked == (directory ? WALKED_OFTEN : READ_OFTEN);
 }
 
-static void walk(struct afr *a, struct inode *directory)
+static void walk(struct afr *a, struct inode *inode)
 {
 	struct walk *w = malloc(sizeof(*w));
 
 	if (!w)
 		return;
-	*w = (struct walk){ a, inode_ref(directory) };
+	*w = (struct walk){ a, inode_ref(inode) };
 	if (afr_spawn(a, walk_task, w)) {
-		inode_unref(w->directory);
+		inode_unref(inode);
 		free(w);
 	}
 }
@@ -370,7 +372,8 @@ uint64_t afr_believe(struct xlator *x, struct inode *inode, enum believe what, u
 	yes = holds(o, what, since, epoch, gaps);
 	if (yes && (what == BELIEVE_NAMES || what == BELIEVE_ATTR_LATE))
 		o->taken_late_ns = clock_ns();
-	often = what == BELIEVE_NAME && since && may_be_tried(o, epoch) && walked_often(o);
+	often = since && what == (S_ISDIR(inode->type) ? BELIEVE_NAME : BELIEVE_ATTR) && may_be_tried(o, epoch) &&
+		used_often(o, S_ISDIR(inode->type));
 	pthread_mutex_unlock(&o->lock);
 	if (often)
 		walk(a, inode);
