@@ -562,6 +562,45 @@ static void one_client_gets_so_many_locks_and_no_more(void **state)
 	close_world(&w);
 }
 
+enum { HELD = 4095, WAITING = 64 }; /* one who waits more would be more than 2^18 times that two are compared */
+
+static void take_ranges(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint64_t i = 0; i < HELD; i++)
+		CHECK(!set(w, 0, posix(F_WRLCK, 1, 2 * i, 2 * i)));
+}
+
+/* Whoever gives one back has all who wait compared with all that is held, while nobody gets a lock of any file. */
+static void many_locks_and_many_who_wait_do_not_go_together(void **state)
+{
+	static const char large[] =
+		"volume memory\ntype debug/memory\nend-volume\n"
+		"volume locks\ntype features/locks\noption max-locks 40000\nsubvolumes memory\nend-volume\n";
+	struct asker a[WAITING];
+	atomic_int order = 0;
+	struct world w;
+
+	(void)state;
+	open_world(&w, large);
+	task_call(take_ranges, &w);
+	for (int i = 0; i < WAITING; i++) {
+		a[i] = (struct asker){
+			.world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 20 + i, 0, 0)), .order = &order
+		};
+		ask_and_wait(&a[i]);
+	}
+	assert_int_equal(set_now(&w, 2, waiting(posix(F_WRLCK, 1, 0, 0))), -ENOLCK);
+	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 1, 1)), 0);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, UINT64_MAX)), 0);
+	for (int i = 0; i < WAITING; i++) {
+		assert_true(EVENTUALLY(a[i].result == 0));
+		assert_int_equal(set_now(&w, 1, posix(F_UNLCK, 20 + i, 0, 0)), 0);
+	}
+	close_world(&w);
+}
+
 static void belong(const char *first, const char *second, const char *third)
 {
 	clients[0].identity = first;
@@ -864,6 +903,7 @@ int main(void)
 		cmocka_unit_test(the_end_of_a_file_drops_what_was_locked_through_it),
 		cmocka_unit_test(who_gets_a_lock_through_a_file_that_was_closed_meanwhile_does_not_keep_it),
 		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
+		cmocka_unit_test(many_locks_and_many_who_wait_do_not_go_together),
 		cmocka_unit_test(the_clients_of_one_tenant_get_so_many_locks_together),
 		cmocka_unit_test(nor_does_one_who_reclaims_get_more),
 		cmocka_unit_test(the_id_of_another_tenants_client_is_of_no_use),

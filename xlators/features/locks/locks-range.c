@@ -4,7 +4,10 @@
 
 #include "locks.h"
 
-enum { SEARCH_MAX = 10000 }; /* steps after which a circle of waiters is no longer looked for (Linux: 10) */
+enum { SEARCH_MAX = 100000 }; /* steps after which a circle of waiters is no longer looked for (Linux: 10) */
+enum {
+	PAIRS_MAX = 1 << 18
+}; /* of locks and of those who wait for one of the same object: each may be compared with each, while nobody on the brick gets any lock */
 
 static bool party_equal(const struct party *a, const struct party *b)
 {
@@ -48,6 +51,28 @@ bool held_covers(const struct lock_inode *at, const struct held *want)
 		    h->lock.start <= want->lock.start && h->lock.end >= want->lock.end)
 			return true;
 	return false;
+}
+
+bool held_gives_back(const struct lock_inode *at, const struct held *want)
+{
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
+		if (party_equal(&h->party, &want->party) && overlap(&h->lock, &want->lock))
+			return true;
+	return false;
+}
+
+bool held_too_many(const struct lock_inode *at, bool waits)
+{
+	uint64_t held = 1, waiting = waits;
+
+	for (const struct waiter *w = at->waiter; w; w = w->next)
+		waiting++;
+	if (!waiting)
+		return false;
+	for (int kind = 0; kind <= LOCK_FLOCK; kind++)
+		for (const struct held *h = at->held[kind]; h; h = h->next)
+			held++;
+	return held * waiting > PAIRS_MAX;
 }
 
 bool held_lowers(const struct lock_inode *at, const struct held *want)
@@ -171,9 +196,10 @@ unsigned held_drop(struct lock_inode *at, enum lock_kind kind, bool (*match)(con
 }
 
 /* Those who wait in the name of `party` join the queue, each once. */
-static struct waiter *queue_waiters(struct locks *p, const struct party *party, struct waiter *last)
+static struct waiter *queue_waiters(struct locks *p, const struct party *party, struct waiter *last, unsigned *steps)
 {
 	for (struct waiter *w = p->waiter; w; w = w->all_next) {
+		++*steps;
 		if (w->seen || w->want.lock.kind != LOCK_POSIX || !party_equal(&w->want.party, party))
 			continue;
 		w->seen = true;
@@ -202,7 +228,7 @@ bool waits_for_itself(struct locks *p, struct waiter *me)
 				continue;
 			if (w != me && party_equal(&h->party, &me->want.party))
 				return true;
-			last = queue_waiters(p, &h->party, last);
+			last = queue_waiters(p, &h->party, last, &steps);
 		}
 	}
 	return false;

@@ -212,6 +212,9 @@ static int acquire(struct locks *p, struct waiter *me)
 	if (!held_conflict(me->at, &me->want)) {
 		bool lowers = held_lowers(me->at, &me->want);
 
+		if (held_too_many(me->at, false))
+			return -ENOLCK;
+
 		held_apply(me->at, &me->want, me->spare);
 		p->granted++;
 		if (lowers)
@@ -220,6 +223,8 @@ static int acquire(struct locks *p, struct waiter *me)
 	}
 	if (!me->want.lock.wait)
 		return -EAGAIN;
+	if (held_too_many(me->at, true))
+		return -ENOLCK;
 	if (me->want.lock.kind == LOCK_POSIX && waits_for_itself(p, me)) {
 		p->deadlocks++;
 		return -EDEADLK;
@@ -257,14 +262,17 @@ static int set_range(struct xlator *x, struct waiter *me)
 static int unlock(struct xlator *x, struct waiter *me)
 {
 	struct locks *p = x->private;
+	bool gives_back;
 	int err = 0;
 
 	pthread_mutex_lock(&p->lock);
+	gives_back = held_gives_back(me->at, &me->want);
 	if (has_most(p, me->want.party.client) && held_splits(me->at, &me->want))
 		err = -ENOLCK;
 	else
 		held_apply(me->at, &me->want, me->spare);
-	grant_waiters(p, me->at);
+	if (gives_back)
+		grant_waiters(p, me->at);
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }
@@ -332,6 +340,15 @@ static int setlk_with(struct request *rq, struct xlator *x, const struct setlk_i
 	return err;
 }
 
+/* Anybody may ask for that as often as he likes. */
+static bool is_time_to_tell(struct locks *p)
+{
+	enum { TELL_S = 60 };
+	uint64_t told = atomic_load(&p->lost_told_ns), now = clock_ns();
+
+	return (!told || now > told + TELL_S * 1000000000ull) && atomic_compare_exchange_strong(&p->lost_told_ns, &told, now);
+}
+
 static int locks_setlk(struct request *rq, struct xlator *x, const struct setlk_in *in, struct setlk_out *out)
 {
 	struct lock_client *c = client_get(x->private, rq->client, true);
@@ -344,7 +361,9 @@ static int locks_setlk(struct request *rq, struct xlator *x, const struct setlk_
 			.kind = EVENT_LOCK_LOST, .inode = in->file->inode, .client = rq->client, .lock = in->lock
 		};
 
-		log_warning(x, rq, "a lock of %s can't be reclaimed", rq->client ? rq->client->name : "this process");
+		if (is_time_to_tell(x->private))
+			log_warning(x, rq, "a lock of %s can't be reclaimed (more of them in the next minute are not told)",
+				    rq->client ? rq->client->name : "this process");
 		event_up(x, &event);
 	}
 	return err;

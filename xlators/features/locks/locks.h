@@ -3,6 +3,7 @@
 #ifndef LOCKS_H
 #define LOCKS_H
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "identity.h"
@@ -77,6 +78,7 @@ struct locks {
 	struct task_cond grace_over;
 	pthread_mutex_t records; /* serialises work in the directory; taken before `lock` */
 	uint64_t granted, waited, deadlocks, lost, not_held;
+	atomic_uint_fast64_t lost_told_ns; /* when the log was told of one */
 };
 
 /* ---- locks-range.c: work on lists; the lock is held ---- */
@@ -84,6 +86,10 @@ struct locks {
 struct held *held_conflict(const struct lock_inode *, const struct held *want);
 /* True if the party holds all of the range with that type already. */
 bool held_covers(const struct lock_inode *, const struct held *want);
+/* True if the party holds some of the range. */
+bool held_gives_back(const struct lock_inode *, const struct held *want);
+/* True if one more lock, or one more who waits (`waits`), would make too much work of each that is given back. */
+bool held_too_many(const struct lock_inode *, bool waits);
 /* True if the party has bytes of the range for writing that it then has for reading only: others may read then, too. */
 bool held_lowers(const struct lock_inode *, const struct held *want);
 /* True if the party has a lock of which the range is the middle, so that two would be left of it. */
