@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "charged.h"
+#include "cluster-client.h"
 #include "command.h"
 #include "json.h"
 #include "path.h"
@@ -155,15 +156,22 @@ static unsigned tell_down(const json_t *volume, const char *server)
 /* Those that count, and are to be served by this process, and are not. */
 static unsigned missing(const struct process *process)
 {
-	struct problem ignored = { "" };
+	struct problem p = { "" };
 	char *answer = NULL;
 	json_t *cluster = NULL, *volume;
 	unsigned down = 0;
 	size_t i;
 
-	if (!process_ask(process, "cluster status", &answer, &ignored)) /* else it has no store, but volume files */
+	if (!keeper_is(process)) /* it serves volume files */
+		return 0;
+	if (!process_ask(process, "cluster status", &answer, &p))
 		cluster = json_loads(answer, 0, NULL);
 	free(answer);
+	if (!cluster) {
+		fprintf(stderr, "stratus usage: stratusd %d does not tell which bricks it serves, so some may be missing: %s\n",
+			(int)process_pid(process), *p.text ? p.text : "it answers something else than JSON");
+		return 1;
+	}
 	json_array_foreach(json_object_get(cluster, "volumes"), i, volume)
 	{
 		if (json_is_true(json_object_get(volume, "tenants")) && json_is_true(json_object_get(volume, "started")))

@@ -681,7 +681,7 @@ PROPERTY(nobody_gives_an_object_more_names_of_xattrs_than_can_be_listed)
 		err = setxattr_on(&q.r, brick, &in, &xout);
 	}
 	CHECK_INT(err, -ENOSPC);
-	CHECK(made > 200);
+	CHECK(made > 190);
 	in.name = "user.a"; /* which it has */
 	CHECK_INT(setxattr_on(&q.r, brick, &in, &xout), 0);
 	in.name = "trusted.ours";

@@ -74,17 +74,18 @@ int shards_getattr(struct request *rq, struct dht *d, struct inode *dir, struct 
 	uint64_t mask = members_present_in(d, dir);
 	struct fanout *f;
 	uint32_t uncounted = 0; /* directories that no mount shows */
-	bool any = false;
+	bool any = false, refused = false;
 	int err, gone = 0;
 
 	shards_reach(rq, d, dir);
 	f = ask(rq, d, FOP_getattr, &in, mask, &err);
 	for (int i = 0; i < d->x->children && !err; i++) {
 		const struct getattr_out *out = NULL;
-		int ignored;
+		int why = 0;
 
 		if (mask >> i & 1)
-			out = fanout_out(f, i, &ignored);
+			out = fanout_out(f, i, &why);
+		refused |= why == -ELAYOUT; /* the layout has changed: there may be others, too */
 		if (out && any)
 			compare(d, attr, &out->attr, i);
 		uncounted += out && is_root(dir) && atomic_load(&d->has_hidden) >> i & 1;
@@ -94,6 +95,8 @@ int shards_getattr(struct request *rq, struct dht *d, struct inode *dir, struct 
 			*attr = out->attr;
 		any |= out != NULL;
 	}
+	if (!err && refused)
+		err = -ELAYOUT;
 	if (!err && mask >> home_of(d, dir) & 1)
 		err = as_home_says(attr, fanout_out(f, home_of(d, dir), &gone), gone);
 	fanout_drop(f);

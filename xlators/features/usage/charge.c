@@ -468,7 +468,7 @@ void charge_end(struct request *rq, struct xlator *x, struct inode *inode, struc
 	struct attr a = { 0 };
 
 	err = look_in_turn(rq, x, inode, c, &a);
-	if (err ? err != -ESTALE : learnt || c->doubtful) { /* nobody knows what it is now: a disk that fails */
+	if (err ? err != -ESTALE : learnt || (c->doubtful && !c->orphan)) { /* nobody knows what it is now: a disk that fails */
 		recount_owe(x);
 		c->doubtful = true;
 	}

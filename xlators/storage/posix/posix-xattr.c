@@ -46,10 +46,10 @@ static bool is_acl(const char *name)
  * more. A part is left for the volume's own names, which other translators set. */
 static int names_room(const struct request *rq, const struct hold *h, const char *name)
 {
-	enum { OURS = 8192 };
+	enum { OURS = 16384 }; /* and what several requests set at one moment, which do not see each other */
 	ssize_t size;
 
-	if (rq->limits == LIMITS_HEAL || (strncmp(name, "user.", 5) && strncmp(name, "security.", 9)))
+	if (rq->limits == LIMITS_HEAL || request_is_movers(rq) || (strncmp(name, "user.", 5) && strncmp(name, "security.", 9)))
 		return 0;
 	size = hold_listxattr(h, NULL, 0);
 	if (size >= 0 ? (size_t)size + strlen(name) + 1 <= XATTR_LIST_MAX - OURS : size != -E2BIG)
