@@ -403,8 +403,20 @@ static inline struct usage *usage_of(const struct xlator *x)
 {
 	return x->private;
 }
+int usage_setattr(struct request *, struct xlator *, const struct setattr_in *, struct setattr_out *);
 struct xlator *usage_leaf(struct xlator *);						 /* what names objects by handles */
 uint32_t usage_handle(struct xlator *, struct inode *, uint8_t handle[HANDLE_SIZE_MAX]); /* its size; 0: there is none */
+
+/* ---- usage-names.c ---- */
+
+int usage_mknod(struct request *, struct xlator *, const struct mknod_in *, struct mknod_out *);
+int usage_mkdir(struct request *, struct xlator *, const struct mkdir_in *, struct mkdir_out *);
+int usage_symlink(struct request *, struct xlator *, const struct symlink_in *, struct symlink_out *);
+int usage_create(struct request *, struct xlator *, const struct create_in *, struct create_out *);
+int usage_link(struct request *, struct xlator *, const struct link_in *, struct link_out *);
+int usage_unlink(struct request *, struct xlator *, const struct unlink_in *, struct unlink_out *);
+int usage_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct rmdir_out *);
+int usage_rename(struct request *, struct xlator *, const struct rename_in *, struct rename_out *);
 
 /* ---- tell.c ---- */
 
