@@ -150,6 +150,22 @@ void place_moved(struct dht *, struct inode *, int child); /* it is there now */
 int subvolume_of_name(struct request *, struct dht *, const struct loc *, enum fop, int *child);
 /* The subvolume that has the object, which is not the root; they are asked if it is not known. */
 int subvolume_of(struct request *, struct dht *, struct inode *, int *child);
+enum { ANY = -1 }; /* nothing but the root was named so far */
+struct route {
+	struct request *rq;
+	struct dht *d;
+	int child;
+};
+/* The subvolume that an object, a name, or all that an operation names must be at. -EXDEV: it is not one. */
+int route_inode(struct route *, struct inode *);
+int route_loc(struct route *, const struct loc *, enum fop);
+int route(struct route *, enum fop, const void *in);
+/* What came is where it came from. */
+int note_out(struct dht *, enum fop, void *out, int child, bool away);
+bool known_away(struct dht *, struct inode *);			    /* it was found by a pointer */
+uint64_t moment_of(const struct dht *);				    /* that is now, for all subvolumes */
+atomic_uint_fast64_t *moved_of(struct dht *, const struct inode *); /* when an object that is hashed alike was moved */
+struct shards *in_slot(void *slot);				    /* of an inode; NULL: a number is there, or nothing */
 
 /* ---- shards.c ---- */
 /* From now on the directory has some, at first by that layout, if it had none. -ENOMEM. */

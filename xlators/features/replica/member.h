@@ -369,6 +369,12 @@ int touch(struct member *, const struct note *);
 void touch_made(struct member *, enum fop, const void *out);
 void no_longer_running(struct member *, unsigned parity);
 any_fop gate_any;
+/* For gate.c and gate-reads.c: how long one waits for what is under way before he asks, and in all. */
+enum { SETTLE_ASK_NS = 50000000, READ_WAIT_NS = 10000000000 };
+
+/* gate-reads.c */
+any_fop gate_read;
+bool is_hidden_name(const struct loc *); /* of the member's own, which clients do not see */
 int member_verb(struct request *, struct xlator *, const struct replica_in *, struct replica_out *); /* verbs.c */
 void dead_sweep(struct member *);     /* lock held: forgets some of those that nobody has open any more */
 void sessions_sweep(struct member *); /* lock held: forgets those of which nothing is left */
