@@ -166,8 +166,9 @@ comes_again() { # FIRST COUNT: others take its number, of which the first go aga
 	[ "$(find "$SCRATCH/b70" -mindepth 1 -maxdepth 1 ! -name '.stratus*' | wc -l)" -gt 0 ] || fail "it has no names"
 }
 
+wakes() { kill -CONT "$SLEEPER" 2>/dev/null || true; } # else nobody can unmount it
 on_volume() { # BRICKS REPLICA NUMBER
-	local count=80 first=$(($3 * $2)) i sleeper
+	local count=80 first=$(($3 * $2)) i
 	begin_volume "$1" "$2"
 	# else what is left of moved files waits half a minute for clients that come back, each time the server is killed
 	"$STRATUS" volume set v features/layout reopen-time 2s >/dev/null
@@ -182,12 +183,13 @@ on_volume() { # BRICKS REPLICA NUMBER
 	taken_back "$first" $count
 	kept_open # what was moved while it was open is not moved again until it is closed, and would hold up more than itself
 	keeps_open
-	sleeper=$(cat "$SCRATCH/sleeps.pid")
-	kill -STOP "$sleeper"
+	SLEEPER=$(cat "$SCRATCH/sleeps.pid")
+	AT_EXIT=wakes
+	kill -STOP "$SLEEPER"
 	goes "$first"
 	kept_whole
 	is_whole "$SCRATCH/stays" $count
-	kill -CONT "$sleeper"
+	wakes
 	is_whole "$SCRATCH/sleeps" $count
 	keep_numbers "$first"
 	for ((i = first; i < first + $2; i++)); do
