@@ -117,6 +117,25 @@ def slow():
         time.sleep(.5)
 
 
+def said():
+    """What gets no answer, over and over, and is done by a task, or on the loop: that all was asked back, and COUNT cancels of what was never asked, though 4096 wait."""
+    holder, one = another(), another()
+    file = holder.open(b"cancelled")[1]
+    expect("the lock", holder.call(SETLK, longs(file) + lock(1, 0, 2**64 - 1))[0], 0)
+    mine = one.open(b"cancelled")[1]
+    one.sequence += 1
+    one.socket.sendall(b"".join(record(one.sequence << 13 | 256 + slot, 100 + SETLK, head() + longs(mine) + lock(1, slot, slot, slot + 1, 1))
+                                for slot in range(4096)))
+    piece = b"".join(record(8191, RECLAIMED, b"") + record(8191, CANCEL, words(1 << 31 | 256 + n % 4096)) for n in range(COUNT))
+    one.socket.sendall(piece)
+    one.send(8191, PING, b"")
+    while one.receive()[1] != 8191:
+        pass
+    print("there:", COUNT, flush=True)
+    while True:
+        one.socket.sendall(piece)
+
+
 def attributes():
     """COUNT files with as many and as long attributes as the brick takes."""
     one, got = another(), 0

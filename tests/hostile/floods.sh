@@ -49,6 +49,7 @@ by 50000 held 70000 65536
 by 50000 files 2000 $((DESCRIPTORS / 4))
 by $UNREAD_KIB unread $UNREAD $UNREAD
 by $((SLOW * 1600)) slow $SLOW $SLOW
+by 60000 said 20000 20000
 by 50000 attributes 20 100000000
 curtain
 pass

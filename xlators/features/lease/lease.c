@@ -40,6 +40,7 @@ struct leases {
 	struct lease_table table;
 	uint64_t quiet_until_ns; /* what an earlier process has told may be believed until then */
 	atomic_uint_fast64_t leased, unleased, recalled, overdue;
+	uint64_t overdue_told_ns; /* when the log was told of one; guarded by the lock */
 
 	pthread_mutex_t lock; /* guards what follows */
 	struct task_cond released;
@@ -298,6 +299,19 @@ static void recalls_send(struct leases *l, const struct recall *all)
 	}
 }
 
+/* With the lock held, so seldom: the log may be slow, and who never releases anything does so as often as he likes. */
+static void tell_overdue(struct leases *l, const struct holder *h, uint64_t now)
+{
+	enum { TELL_S = 60 };
+
+	if (l->overdue_told_ns && now < l->overdue_told_ns + TELL_S * 1000000000ull)
+		return;
+	l->overdue_told_ns = now;
+	log_info(l->x, NULL,
+		 "%s has not released what was recalled; its leases have run out (others of the next minute are not told)",
+		 h->client->name);
+}
+
 /* Each releases it, or runs out of its word. The wait is short, and what was begun must not be left: it can't be cancelled. */
 static void recalls_wait(struct leases *l, struct recall *all)
 {
@@ -312,7 +326,7 @@ static void recalls_wait(struct leases *l, struct recall *all)
 				continue;
 			}
 			atomic_fetch_add(&l->overdue, 1);
-			log_info(l->x, NULL, "%s has not released what was recalled; its leases have run out", h->client->name);
+			tell_overdue(l, h, clock_ns());
 			let_go(l, h);
 		}
 	pthread_mutex_unlock(&l->lock);

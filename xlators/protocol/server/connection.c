@@ -131,6 +131,7 @@ static void goodbye(void *arg)
 
 	session_end(c->session);
 	answer_empty(c, c->goodbye_xid);
+	atomic_store(&c->ending, false);
 	stream_pause(&c->stream, false); /* to see the client close it; calls that still come are not done */
 	connection_unref(c);
 }
@@ -139,25 +140,34 @@ static void reclaimed(void *arg)
 {
 	struct connection *c = arg;
 
+	atomic_store(&c->reclaiming, false); /* what comes from now on is said after what is done here */
 	session_reclaimed(c->session);
 	connection_unref(c);
 }
 
 static void got_goodbye(struct connection *c, uint32_t xid)
 {
+	if (atomic_exchange(&c->ending, true))
+		return;
 	c->goodbye_xid = xid;
 	stream_pause(&c->stream, true);
 	connection_ref(c);
-	if (task_spawn(c->shard, goodbye, c))
+	if (task_spawn(c->shard, goodbye, c)) {
+		atomic_store(&c->ending, false);
 		connection_unref(c);
+	}
 }
 
 /* Without memory for it others wait until the end of the grace period. */
 static void got_reclaimed(struct connection *c)
 {
+	if (atomic_exchange(&c->reclaiming, true))
+		return;
 	connection_ref(c);
-	if (task_spawn(c->shard, reclaimed, c))
+	if (task_spawn(c->shard, reclaimed, c)) {
+		atomic_store(&c->reclaiming, false);
 		connection_unref(c);
+	}
 }
 
 static void got_cancel(struct connection *c, struct record *rec)

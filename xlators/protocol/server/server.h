@@ -27,6 +27,7 @@ struct connection {
 	bool welcome;		  /* HELLO is done */
 	bool closed, crowded_out; /* guarded by server.lock; crowded_out: closed for a newer one */
 	atomic_bool refused;
+	atomic_bool ending, reclaiming; /* a task for GOODBYE, for RECLAIMED, is under way: one is enough */
 	uint32_t goodbye_xid;
 	uint64_t born_ns;
 	char peer[64];

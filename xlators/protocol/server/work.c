@@ -272,12 +272,18 @@ static void cancel_one(struct work *w)
 		task_cancel(w->task);
 }
 
+/* By its slot: a client may have thousands that wait, and cancel as often as it likes, on the loop. */
 void work_cancel(struct session *s, unsigned channel, uint32_t xid)
 {
+	uint32_t at = xid & ((1u << WIRE_SLOT_BITS) - 1);
+	struct session_channel *ch;
+	struct slot *slot;
+
 	pthread_mutex_lock(&s->lock);
-	for (struct work *w = s->works; w; w = w->next)
-		if (w->xid == xid && w->slot && w->connection->channel == channel)
-			cancel_one(w);
+	ch = s->channel[channel];
+	slot = ch && (at < WIRE_SLOTS || ch->wait_slot) ? slot_of(ch, at) : NULL;
+	if (slot && slot->work && slot->work->xid == xid)
+		cancel_one(slot->work);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -692,8 +698,11 @@ static void work_run(void *arg)
 		do_fop(w, &d, &call, &in);
 		fop_in_clear(fop, &in);
 	} else {
-		struct connection *c = connection_ref(w->connection);
+		struct connection *c;
 
+		pthread_mutex_lock(&w->session->lock); /* a duplicate may bring another one just now */
+		c = connection_ref(w->connection);
+		pthread_mutex_unlock(&w->session->lock);
 		fail(w, err == -EBADMSG ? -EIO : err);
 		if (err == -EBADMSG)
 			connection_refuse(c, "a malformed call");
