@@ -284,6 +284,7 @@ static void what_a_first_try_has_removed_is_gone(void **s)
 	task_call(removed_twice, err);
 	for (int i = 0; i < 7; i++)
 		assert_int_equal(err[i], 0);
+	assert_true(EVENTUALLY(is_exact()));
 	expect_equal();
 	tree_close(&tree);
 }
