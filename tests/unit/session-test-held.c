@@ -13,7 +13,7 @@
 enum { MORE = 5, MOMENT_MS = 50 };
 
 static struct file *file;
-static int written;
+static atomic_int written; /* by the last of several */
 
 static void append_one(void *arg)
 {
