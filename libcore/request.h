@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "inode.h"
@@ -120,6 +121,12 @@ void request_init(struct request *, struct graph *, uint64_t id);
 static inline bool request_is_root(const struct request *rq)
 {
 	return rq->uid == 0 || rq->uid == rq->root;
+}
+/* May what is there be what a first try of the request has made, which wanted that type? That it is sent again, and whose gfid it has, the client says: it may mean another's
+ * object, or what is no file. */
+static inline bool request_may_have_made(const struct request *rq, mode_t wanted, mode_t found, uid_t owner)
+{
+	return (found & S_IFMT) == (wanted & S_IFMT) && (request_is_root(rq) || owner == rq->uid);
 }
 /* Who asks is a tenant, and what he says of others' objects is to be believed in his own tree only. */
 static inline bool request_is_tenants(const struct request *rq)

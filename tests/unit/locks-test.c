@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* features/locks: ranges against a model of single bytes, waiting, deadlocks, the end of sessions, and the grace period. */
-#include "test-tasks.h"
-#include "test.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#include "tree.h"
+/* features/locks: ranges against a model of single bytes, waiting, deadlocks, the end of sessions, and limits. */
+#include "locks-test.h"
 
 static atomic_int failures;
-/* For code on tasks, where cmocka's own can't be used. */
-#define CHECK(condition)                                                                                                       \
-	((condition) ? 0 : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), failures++))
 
 static const char plain[] = "volume memory\ntype debug/memory\nend-volume\n"
 			    "volume locks\ntype features/locks\noption max-locks 100\nsubvolumes memory\nend-volume\n";
-
-struct world {
-	struct tree tree;
-	struct file *file;
-};
 
 static void open_file(void *arg)
 {
@@ -32,7 +14,7 @@ static void open_file(void *arg)
 	CHECK(!tree_create(&w->tree, "f", O_RDWR, 0644, &w->file));
 }
 
-static void open_world(struct world *w, const char *volfile)
+void open_world(struct world *w, const char *volfile)
 {
 	struct problem problem = { "" };
 
@@ -42,14 +24,14 @@ static void open_world(struct world *w, const char *volfile)
 	assert_int_equal(task_call(open_file, w), 0);
 }
 
-static void close_world(struct world *w)
+void close_world(struct world *w)
 {
 	file_unref(w->file);
 	tree_close(&w->tree);
 	assert_int_equal(failures, 0);
 }
 
-static struct client clients[3] = {
+struct client clients[3] = {
 	{ .id = { 1 }, .incarnation = 1, .name = "one" },
 	{ .id = { 2 }, .incarnation = 1, .name = "two" },
 	{ .id = { 3 }, .incarnation = 1, .name = "three" },
@@ -65,18 +47,18 @@ static int set(struct world *w, int client, struct lock lock)
 	return tree_call(&t, t.at, FOP_setlk, &in, &out);
 }
 
-static struct lock posix(uint32_t type, uint64_t owner, uint64_t start, uint64_t end)
+struct lock posix(uint32_t type, uint64_t owner, uint64_t start, uint64_t end)
 {
 	return (struct lock){ .kind = LOCK_POSIX, .type = type, .owner = owner, .start = start, .end = end, .pid = owner };
 }
 
-static struct lock waiting(struct lock lock)
+struct lock waiting(struct lock lock)
 {
 	lock.wait = 1;
 	return lock;
 }
 
-static struct lock reclaiming(struct lock lock)
+struct lock reclaiming(struct lock lock)
 {
 	lock.reclaim = 1;
 	return lock;
@@ -108,7 +90,7 @@ static void flush(struct world *w, int client, uint64_t owner)
 	CHECK(!tree_call(&t, t.at, FOP_flush, &in, &out));
 }
 
-static uint64_t counter(struct world *w, const char *name)
+uint64_t counter(struct world *w, const char *name)
 {
 	char *text = NULL, *at;
 	size_t size;
@@ -203,17 +185,7 @@ static void ranges_split_and_merge_like_single_bytes(void **state)
 
 /* ---- waiting ---- */
 
-struct asker {
-	struct world *world;
-	int client;
-	struct lock lock;
-	struct task *task;
-	atomic_int result; /* 1: not yet */
-	atomic_int *order;
-	int place;
-};
-
-static void ask(void *arg)
+void ask(void *arg)
 {
 	struct asker *a = arg;
 	int err;
@@ -226,7 +198,7 @@ static void ask(void *arg)
 }
 
 /* Starts it and waits until it really waits. */
-static void ask_and_wait(struct asker *a)
+void ask_and_wait(struct asker *a)
 {
 	uint64_t before = counter(a->world, "waited:");
 
@@ -249,7 +221,7 @@ static void obey(void *arg)
 	o->result = set(o->world, o->client, o->lock);
 }
 
-static int set_now(struct world *w, int client, struct lock lock)
+int set_now(struct world *w, int client, struct lock lock)
 {
 	struct order o = { w, client, lock, 0 };
 
@@ -562,14 +534,19 @@ static void one_client_gets_so_many_locks_and_no_more(void **state)
 	close_world(&w);
 }
 
-enum { HELD = 4095, WAITING = 64 }; /* one who waits more would be more than 2^18 times that two are compared */
+enum {
+	HELD = 4095,
+	WAITING = 64,
+	LONG_ONE = 1 << 20
+}; /* one who waits more would be more than 2^18 times that two are compared */
 
 static void take_ranges(void *arg)
 {
 	struct world *w = arg;
 
-	for (uint64_t i = 0; i < HELD; i++)
+	for (uint64_t i = 0; i < HELD - 1; i++)
 		CHECK(!set(w, 0, posix(F_WRLCK, 1, 2 * i, 2 * i)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 1, LONG_ONE, LONG_ONE + 10)));
 }
 
 /* Whoever gives one back has all who wait compared with all that is held, while nobody gets a lock of any file. */
@@ -593,6 +570,8 @@ static void many_locks_and_many_who_wait_do_not_go_together(void **state)
 	}
 	assert_int_equal(set_now(&w, 2, waiting(posix(F_WRLCK, 1, 0, 0))), -ENOLCK);
 	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 1, 1)), 0);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, LONG_ONE + 5, LONG_ONE + 5)), -ENOLCK); /* two would be left of it */
+	assert_int_equal(set_now(&w, 2, reclaiming(posix(F_WRLCK, 1, 3, 3))), -ENOLCK);
 	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, UINT64_MAX)), 0);
 	for (int i = 0; i < WAITING; i++) {
 		assert_true(EVENTUALLY(a[i].result == 0));
@@ -681,7 +660,7 @@ static void the_id_of_another_tenants_client_is_of_no_use(void **state)
 	close_world(&w);
 }
 
-static void gone(struct world *w, int client)
+void gone(struct world *w, int client)
 {
 	struct xlator *x = tree_find(&w->tree, "locks");
 
@@ -707,186 +686,6 @@ static void the_end_of_a_session_frees_its_locks_and_ends_its_waits(void **state
 	assert_int_equal(theirs.result, 0);
 	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 3, 20, 20)), -EAGAIN);
 	close_world(&w);
-}
-
-/* ---- the grace period ---- */
-
-static char dir[64];
-
-static void make_dir(void)
-{
-	test_directory(dir, sizeof(dir), "locks-test");
-}
-
-static int records(void)
-{
-	DIR *d = opendir(dir);
-	int count = 0;
-
-	while (d && readdir(d))
-		count++;
-	closedir(d);
-	return count - 2;
-}
-
-static void remove_dir(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	assert_int_equal(system(command), 0);
-}
-
-static const char *durable(const char *grace)
-{
-	static char text[512];
-
-	snprintf(text, sizeof(text),
-		 "volume memory\ntype debug/memory\nend-volume\nvolume locks\ntype features/locks\noption state-dir %s\n"
-		 "option grace-period %s\nsubvolumes memory\nend-volume\n",
-		 dir, grace);
-	return text;
-}
-
-static void a_client_is_recorded_from_its_first_lock_to_its_end(void **state)
-{
-	struct world w;
-
-	(void)state;
-	make_dir();
-	open_world(&w, durable("30s"));
-	assert_int_equal(records(), 0);
-	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
-	assert_int_equal(records(), 1);
-	assert_int_equal(set_now(&w, 1, posix(F_RDLCK, 1, 20, 29)), 0);
-	assert_int_equal(records(), 2);
-	gone(&w, 1);
-	assert_int_equal(records(), 1);
-	close_world(&w);
-	assert_int_equal(records(), 1);
-	remove_dir();
-}
-
-/* Clients 0 and 1 hold a lock each, then the brick restarts. */
-static void restart(struct world *w, const char *grace)
-{
-	open_world(w, durable(grace));
-	assert_int_equal(set_now(w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
-	assert_int_equal(set_now(w, 1, posix(F_WRLCK, 1, 20, 29)), 0);
-	close_world(w);
-	open_world(w, durable(grace));
-}
-
-static struct event last_event;
-static atomic_int events;
-
-static void witness_notify(struct xlator *x, struct xlator *from, const struct event *event)
-{
-	(void)x;
-	(void)from;
-	last_event = *event;
-	events++;
-}
-
-static const struct xlator_type witness_type = { .name = "witness", .notify = witness_notify };
-static struct xlator witness = { .type = &witness_type, .name = "witness" }, *witnesses[] = { &witness };
-
-static void listen_above(struct world *w, bool on)
-{
-	struct xlator *x = w->tree.graph->top;
-
-	static struct xlator **own;
-
-	events = 0;
-	own = on ? x->parent : own;
-	x->parent = on ? witnesses : own;
-	x->parents = on;
-}
-
-static void in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted(void **state)
-{
-	struct world w;
-	struct asker fresh;
-
-	(void)state;
-	make_dir();
-	restart(&w, "300s");
-	fresh = (struct asker){ .world = &w, .client = 2, .lock = posix(F_WRLCK, 1, 100, 100), .result = 1 };
-	task_spawn(NULL, ask, &fresh);
-	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
-	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 20, 29))), 0);
-	assert_int_equal(fresh.result, 1);
-	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 0)), 0); /* giving back says nothing of reclaims to come */
-	assert_int_equal(fresh.result, 1);
-	/* Both say that they are done: the second word ends the period. */
-	struct asker done = { .world = &w, .client = 0, .lock = posix(F_WRLCK, 5, 200, 200), .result = 1 };
-	task_spawn(NULL, ask, &done);
-	assert_int_equal(set_now(&w, 1, posix(F_WRLCK, 5, 300, 300)), 0);
-	assert_true(EVENTUALLY(done.result == 0 && fresh.result == 0));
-	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 5, 5)), -EAGAIN);
-	assert_int_equal(records(), 3);
-	close_world(&w);
-	remove_dir();
-}
-
-static void who_had_no_lock_reclaims_nothing_and_is_told(void **state)
-{
-	struct world w;
-
-	(void)state;
-	make_dir();
-	restart(&w, "300s");
-	listen_above(&w, true);
-	assert_int_equal(set_now(&w, 2, reclaiming(posix(F_WRLCK, 1, 100, 100))), -ENOLCK);
-	assert_int_equal(events, 1);
-	assert_int_equal(last_event.kind, EVENT_LOCK_LOST);
-	assert_ptr_equal(last_event.client, &clients[2]);
-	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
-	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 5, 29))), -ENOLCK);
-	assert_int_equal(events, 2);
-	listen_above(&w, false);
-	close_world(&w);
-	remove_dir();
-}
-
-static void the_grace_period_ends_and_forgets_who_did_not_come(void **state)
-{
-	unsigned grace_ms = 50;
-	char grace[16];
-	struct world w;
-
-	(void)state;
-	make_dir();
-	restart(&w, "50ms");
-	while (set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9)))) { /* it had ended before this was asked */
-		close_world(&w);
-		remove_dir();
-		make_dir();
-		snprintf(grace, sizeof(grace), "%ums", grace_ms *= 2);
-		assert_true(grace_ms < 60000);
-		restart(&w, grace);
-	}
-	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 20, 29)), 0);
-	assert_int_equal(records(), 2); /* 0 and 2 */
-	assert_int_equal(set_now(&w, 1, reclaiming(posix(F_WRLCK, 1, 50, 59))), -ENOLCK);
-	assert_int_equal(set_now(&w, 2, posix(F_WRLCK, 1, 0, 0)), -EAGAIN);
-	close_world(&w);
-	remove_dir();
-}
-
-static void a_wrong_state_dir_is_an_error_at_start(void **state)
-{
-	struct problem problem = { "" };
-	struct tree t;
-
-	(void)state;
-	strcpy(dir, "/nowhere/at/all");
-	assert_true(tree_open(&t, durable("1s"), &problem) < 0);
-	assert_non_null(strstr(problem.text, "/nowhere/at/all"));
-	strcpy(dir, "relative");
-	problem.text[0] = '\0';
-	assert_true(tree_open(&t, durable("1s"), &problem) < 0);
-	assert_non_null(strstr(problem.text, "absolute"));
 }
 
 int main(void)

@@ -53,12 +53,6 @@ static int enter(struct request *rq, struct memory *p, struct object *dir, struc
 	return 0;
 }
 
-/* As storage/posix has it: who says that it is sent again may mean another's. */
-static bool may_have_made(const struct request *rq, mode_t mode, const struct attr *attr)
-{
-	return (attr->mode & S_IFMT) == (mode & S_IFMT) && (request_is_root(rq) || attr->uid == rq->uid);
-}
-
 int memory_make(struct request *rq, struct xlator *x, const struct loc *loc, const struct gfid *gfid, mode_t mode,
 		struct object **made)
 {
@@ -72,7 +66,7 @@ int memory_make(struct request *rq, struct xlator *x, const struct loc *loc, con
 	if (*at) {
 		*made = (*at)->object;
 		if (!rq->resent || !gfid_equal(gfid, &(*at)->object->attr.gfid) ||
-		    !may_have_made(rq, mode, &(*at)->object->attr))
+		    !request_may_have_made(rq, mode, (*at)->object->attr.mode, (*at)->object->attr.uid))
 			return -EEXIST;
 		memory_be_born(rq, *made);
 		memory_touch(rq, dir);

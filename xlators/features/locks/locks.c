@@ -194,7 +194,7 @@ static int reclaim(struct locks *p, struct waiter *me)
 		held_apply(me->at, &me->want, me->spare);
 		return 0;
 	}
-	if (!allowed || has_most(p, c) || held_conflict(me->at, &me->want))
+	if (!allowed || has_most(p, c) || held_too_many(me->at, false) || held_conflict(me->at, &me->want))
 		return lost(p);
 	held_apply(me->at, &me->want, me->spare);
 	return 0;
@@ -267,7 +267,7 @@ static int unlock(struct xlator *x, struct waiter *me)
 
 	pthread_mutex_lock(&p->lock);
 	gives_back = held_gives_back(me->at, &me->want);
-	if (has_most(p, me->want.party.client) && held_splits(me->at, &me->want))
+	if ((has_most(p, me->want.party.client) || held_too_many(me->at, false)) && held_splits(me->at, &me->want))
 		err = -ENOLCK;
 	else
 		held_apply(me->at, &me->want, me->spare);

@@ -706,12 +706,11 @@ int charges_recover(struct xlator *x)
 	return err;
 }
 
-int charges_forget(struct xlator *x)
+void charges_forget(struct xlator *x)
 {
 	struct ledger *l = &usage_of(x)->ledger;
 
 	for (int i = 0; i < NOTES; i++)
 		if (ledger_notes(l)[i].state != NOTE_FREE)
 			ledger_unnote(l, i);
-	return -ENOMEM;
 }

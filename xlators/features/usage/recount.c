@@ -175,13 +175,8 @@ static bool is_dots(const char *name)
 /* A listing does not tell why an entry is not told whole: it may have gone, be another file system's, or on a disk that fails. */
 static int find(struct walk *w, struct level *l, const char *name, struct inode **inode)
 {
-	struct lookup_in in = { .loc = { .parent = l->dir, .name = name } };
-	struct lookup_out out = { 0 };
-	int err = lookup_on(w->rq, w->x->child[0], &in, &out);
+	int err = usage_find(w->rq, w->x, &(struct loc){ .parent = l->dir, .name = name }, inode);
 
-	if (!err)
-		*inode = inode_ref(out.inode);
-	fop_out_clear(FOP_lookup, &out);
 	return err == -EXDEV ? 0 : err;
 }
 

@@ -64,8 +64,7 @@ static void end(struct request *rq, struct xlator *x, struct changes *c)
 	c->count = 0;
 }
 
-/* What has the name: *found is a reference, NULL if nothing has. */
-static int find(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **found)
+int usage_find(struct request *rq, struct xlator *x, const struct loc *loc, struct inode **found)
 {
 	struct lookup_in in = { .loc = { .parent = loc->parent, .name = loc->name } };
 	struct lookup_out out = { 0 };
@@ -96,7 +95,7 @@ static struct inode *made_before(struct request *rq, struct xlator *x, const str
 	struct loc loc = { .parent = b->loc->parent, .name = b->loc->name };
 	struct inode *found = NULL;
 
-	if (rq->resent && !find(rq, x, &loc, &found) && found && !gfid_equal(&found->gfid, b->gfid))
+	if (rq->resent && !usage_find(rq, x, &loc, &found) && found && !gfid_equal(&found->gfid, b->gfid))
 		inode_unref_at(&found);
 	return found;
 }
@@ -286,7 +285,7 @@ static int begin_victim(struct request *rq, struct xlator *x, struct changes *c,
 
 	if (err != -ESTALE || !rq->resent)
 		return err;
-	err = find(rq, x, &name, &found);
+	err = usage_find(rq, x, &name, &found);
 	return err ? err : found && gfid_equal(&found->gfid, &victim->gfid) ? -ESTALE : 0;
 }
 
@@ -296,7 +295,7 @@ static int remove_once(struct request *rq, struct xlator *x, enum fop fop, const
 	struct changes c = { .count = 0 };
 	cleanup_inode struct inode *victim = NULL;
 	struct unlink_in exact = *in;
-	int err = find(rq, x, &in->loc, &victim);
+	int err = usage_find(rq, x, &in->loc, &victim);
 
 	if (!err &&
 	    !victim) /* whoever makes something of that name meanwhile wants it kept; a first try of the request has removed it */
@@ -342,7 +341,7 @@ int usage_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in,
 static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc, const struct inode *to)
 {
 	cleanup_inode struct inode *moved = NULL;
-	int err = find(rq, x, loc, &moved);
+	int err = usage_find(rq, x, loc, &moved);
 
 	if (err || !moved)
 		return err;
@@ -389,7 +388,7 @@ static int rename_once(struct request *rq, struct xlator *x, const struct rename
 	cleanup_inode struct inode *victim = NULL;
 	struct rename_in exact = *in;
 	struct claim claim = { 0 };
-	int err = find(rq, x, &in->to, &victim);
+	int err = usage_find(rq, x, &in->to, &victim);
 
 	if (!err)
 		err = begin_rename(rq, x, &c, in, victim, &claim);

@@ -412,8 +412,10 @@ static void recover(struct xlator *x, bool *owed)
 
 	if (task_self())
 		recover_task(&r);
-	else if (task_call(recover_task, &r))
-		r.err = charges_forget(x);
+	else if (task_call(recover_task, &r)) {
+		charges_forget(x);
+		r.err = -ENOMEM;
+	}
 	if (r.err) {
 		log_warning(x, NULL, "not all that was under way when the server ended can be looked at: all is counted anew");
 		*owed = true;

@@ -307,8 +307,8 @@ uint64_t charge_dir_outside(struct xlator *, struct charge *);
 int charge_look(struct request *, struct xlator *, struct inode *, struct extent *);
 int charge_key(struct xlator *, struct inode *, struct key *); /* of one that was counted. -ESTALE */
 int charges_recover(struct xlator *);			       /* after a crash: what was noted is charged as it is now */
-/* Instead, where that can't be done: all is counted anew, and a note that stayed would be settled once more after that. -ENOMEM always, the reason. */
-int charges_forget(struct xlator *);
+/* Instead, where that can't be done: all is counted anew, and a note that stayed would be settled once more after that. */
+void charges_forget(struct xlator *);
 
 /* ---- quota.c: nobody may have more than his account's limit ---- */
 
@@ -409,6 +409,8 @@ uint32_t usage_handle(struct xlator *, struct inode *, uint8_t handle[HANDLE_SIZ
 
 /* ---- usage-names.c ---- */
 
+/* What has the name, if the caller has not said it: *found is a reference, NULL if nothing has. */
+int usage_find(struct request *, struct xlator *, const struct loc *, struct inode **found);
 int usage_mknod(struct request *, struct xlator *, const struct mknod_in *, struct mknod_out *);
 int usage_mkdir(struct request *, struct xlator *, const struct mkdir_in *, struct mkdir_out *);
 int usage_symlink(struct request *, struct xlator *, const struct symlink_in *, struct symlink_out *);

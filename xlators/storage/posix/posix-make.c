@@ -235,12 +235,6 @@ static int born_now(struct request *rq, struct xlator *x, struct inode *inode, s
 	return err ? err : attr_of(x, inode, &h, attr);
 }
 
-/* That it is sent again the client says, and whose gfid that is: it may be another's object, or what is no file. */
-static bool may_have_made(const struct request *rq, const struct making *m, const struct attr *attr)
-{
-	return (attr->mode & S_IFMT) == (m->mode & S_IFMT) && (request_is_root(rq) || attr->uid == rq->uid);
-}
-
 /* The first try of a resent request was done if the name belongs to just the object that it was to make. */
 static int made_before(struct request *rq, struct xlator *x, const struct hold *parent, const struct making *m,
 		       struct inode **inode, struct attr *attr)
@@ -249,7 +243,7 @@ static int made_before(struct request *rq, struct xlator *x, const struct hold *
 
 	if (!err)
 		err = object_find(x, parent->fd, m->loc->parent, m->loc->name, inode, attr);
-	if (!err && !may_have_made(rq, m, attr)) {
+	if (!err && !request_may_have_made(rq, m->mode, attr->mode, attr->uid)) {
 		inode_unref(*inode);
 		*inode = NULL;
 		err = -EEXIST;

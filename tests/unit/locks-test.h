@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of features/locks share: a file of debug/memory below it, three clients, and what they ask. */
+#ifndef LOCKS_TEST_H
+#define LOCKS_TEST_H
+#include "test-check.h"
+#include "test-tasks.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tree.h"
+
+struct world {
+	struct tree tree;
+	struct file *file;
+};
+extern struct client clients[3];
+void open_world(struct world *, const char *volfile);
+void close_world(struct world *);
+int set_now(struct world *, int client, struct lock); /* by a task of its own */
+void gone(struct world *, int client);		      /* its session ends */
+uint64_t counter(struct world *, const char *name);   /* of the dump */
+struct lock posix(uint32_t type, uint64_t owner, uint64_t start, uint64_t end);
+struct lock waiting(struct lock);
+struct lock reclaiming(struct lock);
+
+struct asker {
+	struct world *world;
+	int client;
+	struct lock lock;
+	struct task *task;
+	atomic_int result; /* 1: not yet */
+	atomic_int *order;
+	int place;
+};
+void ask(void *asker);		   /* a task */
+void ask_and_wait(struct asker *); /* starts it and waits until it really waits */
+
+/* locks-test-grace.c */
+typedef void test_fn(void **state);
+test_fn a_client_is_recorded_from_its_first_lock_to_its_end,
+	in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted, who_had_no_lock_reclaims_nothing_and_is_told,
+	the_grace_period_ends_and_forgets_who_did_not_come, a_wrong_state_dir_is_an_error_at_start;
+#endif
