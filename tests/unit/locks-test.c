@@ -74,10 +74,11 @@ static uint32_t seen(struct world *w, enum lock_kind kind, uint64_t start, uint6
 {
 	struct getlk_in in = { .file = w->file, .lock = posix(F_WRLCK, 999, start, end) };
 	struct getlk_out out = { 0 };
+	int rc;
 
 	in.lock.kind = kind;
-	CHECK(!tree_call(&w->tree, w->tree.at, FOP_getlk, &in, &out));
-	return out.lock.type;
+	rc = tree_call(&w->tree, w->tree.at, FOP_getlk, &in, &out);
+	return rc ? UINT32_MAX : out.lock.type;
 }
 
 static void flush(struct world *w, int client, uint64_t owner)
