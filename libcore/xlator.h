@@ -130,6 +130,9 @@ struct xlator_type {
 	void (*decides)(struct xlator *, uint64_t epoch);
 	/* Leaves only: makes durable all that was done before. 0 or -errno. May block. */
 	int (*sync)(struct xlator *);
+	/* Leaves only, and optional: what is read of that part of the file from now on is what the disk has, also where it did not take what is in memory; but what is yet to be written
+	 * there is read as it will be. length 0: to the end. May block. */
+	void (*reread)(struct xlator *, const struct file *, uint64_t offset, uint64_t length);
 	/* Leaves only: the names of the object as far as it tells of them, as packed by u32 count, then for each the parent's gfid, u8
 	 * length, name (integers big-endian). The caller frees links->bytes. -ESTALE, -ENOMEM, -EIO. */
 	int (*inode_links)(struct xlator *, struct inode *, struct blob *links);

@@ -276,9 +276,50 @@ static void what_is_done_and_can_not_be_looked_at_is_an_error(void **state)
 		with_arbiter(all[i], false, can_not_be_looked_at);
 }
 
+static void written(int flags, unsigned syncs)
+{
+	struct write_in in = { .data = buffer_from("data", 4) };
+	struct write_out out = { 0 };
+	int err = make_file();
+
+	in.file = file;
+	if (!err) {
+		file->flags |= flags;
+		know_by_arbiter_only();
+		err = tree_call(&tree, tree.at, FOP_write, &in, &out);
+	}
+	buffer_unref(in.data);
+	CHECK_INT(err, 0);
+	CHECK_INT(counted_at(1, "refused: "), 1);
+	CHECK_INT(counted_at(1, "fsyncs: "), syncs);
+	CHECK_INT(counted_at(2, "fsyncs: "), syncs);
+	tree_release(&tree, file);
+}
+
+static void written_and_synced(void *arg)
+{
+	(void)arg;
+	written(O_DSYNC, 1);
+}
+
+static void written_alone(void *arg)
+{
+	(void)arg;
+	written(0, 0);
+}
+
+/* A recovery brings what was written to who lacks it, and syncs nothing. */
+static void what_is_to_be_synced_when_it_is_written_is_so_too_where_a_recovery_has_brought_it(void **state)
+{
+	(void)state;
+	on_set_with_arbiter(written_and_synced);
+	on_set_with_arbiter(written_alone);
+}
+
 const struct CMUnitTest earlier_tests[] = {
 	cmocka_unit_test(what_only_an_arbiter_says_is_done_is_told_by_what_stands_there),
 	cmocka_unit_test(what_is_done_and_was_renamed_or_removed_since_is_no_error),
 	cmocka_unit_test(what_is_done_and_can_not_be_looked_at_is_an_error),
+	cmocka_unit_test(what_is_to_be_synced_when_it_is_written_is_so_too_where_a_recovery_has_brought_it),
 };
 const unsigned earlier_tests_count = sizeof(earlier_tests) / sizeof(earlier_tests[0]);

@@ -468,6 +468,41 @@ static void who_is_healed_gets_every_change_and_sync(void **state)
 	back = -1;
 }
 
+static atomic_int synced; /* 1: not yet; else how it ended */
+
+static void sync_it(void *arg)
+{
+	struct fsync_out out = { 0 };
+
+	(void)arg;
+	atomic_store(&synced, tree_call(&tree, tree.at, FOP_fsync, &(struct fsync_in){ .file = file }, &out));
+}
+
+static void loses_once(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	atomic_store(&synced, 1);
+	say(member[0], "lost", "1");
+	CHECK_INT(task_spawn(NULL, sync_it, NULL), 0);
+	while (counted_at(0, "fsyncs: ") < 4 && atomic_load(&synced) == 1)
+		task_sleep_ms(1);
+	CHECK_INT(synced, 1);
+	CHECK_INT(reports() > 0, true);
+	next_view();
+	while (atomic_load(&synced) == 1)
+		task_sleep_ms(1);
+	CHECK_INT(synced, 0);
+	tree_release(&tree, file);
+}
+
+/* The kernel tells it once, and the member of whom it is true would belong to the view yet. */
+static void what_a_disk_has_lost_is_not_synced_in_that_view(void **state)
+{
+	(void)state;
+	on_set(3, loses_once);
+}
+
 /* ---- what a name stands for ---- */
 
 static int unlink_expected(const char *name, const struct gfid *expected)
@@ -602,6 +637,7 @@ int main(void)
 		cmocka_unit_test(a_lock_is_taken_and_given_back_without_a_member_whose_disk_fails),
 		cmocka_unit_test(where_all_disks_fail_no_member_is_to_blame),
 		cmocka_unit_test(who_is_healed_gets_every_change_and_sync),
+		cmocka_unit_test(what_a_disk_has_lost_is_not_synced_in_that_view),
 		cmocka_unit_test(what_all_refuse_for_another_has_the_name_is_not_recovered),
 		cmocka_unit_test(opening_to_write_waits_where_all_members_recover),
 		cmocka_unit_test(who_waits_for_a_lock_of_a_file_that_is_gone_is_told),

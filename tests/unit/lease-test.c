@@ -7,7 +7,8 @@
 #include "replica.h"
 
 enum {
-	WITHOUT_UNNAMED = 8,
+	WITHOUT_UNSYNCED = 4,
+	WITHOUT_UNNAMED = WITHOUT_UNSYNCED + 8,
 	WITHOUT_DEPARTING = WITHOUT_UNNAMED + 4,
 	WITHOUT_REPEATED = WITHOUT_DEPARTING + 4,
 	WITHOUT_TENANTS = 3 * 4 + 16 + 8
@@ -25,7 +26,8 @@ static struct lease_reply told(uint32_t cut)
 				      .failures = 1,
 				      .repeated = 8,
 				      .departing = 9,
-				      .unnamed = 10 },
+				      .unnamed = 10,
+				      .unsynced = 1 },
 			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
@@ -72,6 +74,14 @@ static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
 	assert_int_equal(told(0).repeated, 8);
 	assert_int_equal(told(WITHOUT_REPEATED).repeated, 0);
 	assert_int_equal(told(WITHOUT_REPEATED).failures, 1);
+}
+
+static void a_member_that_does_not_tell_what_its_disk_has_lost_is_understood(void **state)
+{
+	(void)state;
+	assert_int_equal(told(0).unsynced, 1);
+	assert_int_equal(told(WITHOUT_UNSYNCED).unsynced, 0);
+	assert_true(told(WITHOUT_UNSYNCED).unnamed == 10);
 }
 
 /* Then a power cut may have taken anything of its list. */
@@ -144,6 +154,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_tells_nothing_of_tenants_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_no_repeated_changes_is_understood),
 		cmocka_unit_test(a_member_that_tells_of_nobody_who_departs_is_understood),
+		cmocka_unit_test(a_member_that_does_not_tell_what_its_disk_has_lost_is_understood),
 		cmocka_unit_test(a_member_that_does_not_tell_from_when_its_list_is_whole_is_understood),
 		cmocka_unit_test(a_coordinator_that_does_not_say_that_changes_wait_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),

@@ -506,6 +506,30 @@ static int counted_sync(struct xlator *leaf)
 	return atomic_load(&sync_error);
 }
 
+static int told_fsync(struct request *rq, struct xlator *leaf, const struct fsync_in *in, struct fsync_out *out)
+{
+	(void)rq, (void)leaf, (void)in, (void)out;
+	return atomic_load(&sync_error);
+}
+
+static struct read_in reread_of; /* that part of the file was to be read from the disk */
+
+static void noted_reread(struct xlator *leaf, const struct file *file, uint64_t offset, uint64_t length)
+{
+	(void)leaf, (void)file;
+	reread_of = (struct read_in){ .offset = offset, .size = (uint32_t)length };
+}
+
+static int come_back_from_away(void)
+{
+	int err;
+
+	returned = 1;
+	err = come_back(&gfid_root);
+	returned = 0;
+	return err;
+}
+
 static int sync_when_the_disk_says(int err)
 {
 	struct pack none = { 0 };
@@ -521,6 +545,8 @@ static void count_syncs(void)
 
 	counting = *leaf->type;
 	counting.sync = counted_sync;
+	counting.fsync = told_fsync;
+	counting.reread = noted_reread;
 	sync_error = 0;
 	leaf->type = &counting;
 }
@@ -576,13 +602,107 @@ static void generation_(void *arg)
 	task_sleep_ms(SOON_MS);
 	CHECK_INT(lease(&r), 0);
 	CHECK_INT(r.synced, before);
-	sync_error = 0;
+	CHECK_INT(r.unsynced, 1);
+	sync_error = 0; /* of what it could not write the disk says nothing any more */
+	CHECK_INT(begin_generation(&r), 0);
+	task_sleep_ms(SOON_MS);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.synced, before);
+	CHECK_INT(r.unsynced, 1);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 0);
+	CHECK_INT(change_view(NULL), 0);
 	CHECK_INT(begin_generation(&r), 0);
 	for (int i = 0; i < TRIES && r.synced == before; i++) {
 		task_sleep_ms(SOON_MS);
 		CHECK_INT(lease(&r), 0);
 	}
 	CHECK_INT(r.synced, generation - 2);
+}
+
+static int compare(struct file *file, uint64_t offset, uint64_t length)
+{
+	struct replica_in in = { .verb = REPLICA_CHECKSUM, .inode = file->inode };
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_secret(&p);
+	pack_u64(&p, offset);
+	pack_u64(&p, length);
+	tree.client = &coordinator;
+	err = pack_end(&p, &in.data);
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
+	free(in.data.bytes);
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+static void compared_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	reread_of.size = 0;
+	CHECK_INT(compare(file, 1, 2), 0);
+	CHECK_INT(reread_of.size, 0); /* what others read just now need not come from the disk for a scrub */
+	CHECK_INT(come_back(&file->inode->gfid), 0);
+	CHECK_INT(compare(file, 1, 2), 0);
+	CHECK_INT(reread_of.offset, 1);
+	CHECK_INT(reread_of.size, 2);
+}
+
+/* What its disk could not write is in memory yet, and equal. */
+static void who_is_healed_is_compared_by_what_is_on_its_disk(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, compared_);
+}
+
+static int sync_file(struct file *file, int disk)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_READ };
+	struct fsync_out out = { 0 };
+
+	sync_error = disk;
+	return call(&client, &stamp, NULL, FOP_fsync, &(struct fsync_in){ .file = file }, &out);
+}
+
+static void unkept_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL, *other = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make("g", &other), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO);
+	CHECK_INT(sync_file(file, 0), -EIO); /* whoever asks, and in whatever view */
+	CHECK_INT(sync_file(other, 0), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 1);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(sync_file(file, 0), -EIO);
+	CHECK_INT(sync_file(other, 0), 0);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(sync_file(file, 0), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 0);
+}
+
+/* The kernel tells once what it could not write. */
+static void a_file_of_which_the_disk_has_lost_something_is_not_synced_before_it_is_healed(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, unkept_);
 }
 
 /* Who is away when this member has its changes on disk is healed by that list: without it, all of the disk must be walked. */
@@ -728,6 +848,8 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_is_told_to_be_lost_is_lost_or_the_member_says_that_it_is_not),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
+	cmocka_unit_test(who_is_healed_is_compared_by_what_is_on_its_disk),
+	cmocka_unit_test(a_file_of_which_the_disk_has_lost_something_is_not_synced_before_it_is_healed),
 	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),
 	cmocka_unit_test(what_is_on_disk_here_is_listed_until_all_have_it),
 	cmocka_unit_test(what_was_sent_in_another_view_is_refused),

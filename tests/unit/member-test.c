@@ -17,6 +17,7 @@ static const uint8_t secret[REPLICA_SECRET_SIZE];
 const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
 struct view view;
 unsigned other_members;
+uint32_t returned;
 uint64_t sequence, generation, prune;
 bool unproven, unwritable, changes_wait;
 const char *below = "";
@@ -74,6 +75,12 @@ void on(const char *leaf, task_fn *fn)
 }
 
 /* ---- the coordinator ---- */
+
+void pack_secret(struct pack *p)
+{
+	pack_bytes(p, secret, sizeof(secret));
+	pack_u64(p, view.epoch);
+}
 
 int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struct blob *answer)
 {
@@ -171,7 +178,7 @@ static int activate(int err)
 	struct pack p = { 0 };
 
 	pack_view(&p, &view);
-	pack_u32(&p, 0);
+	pack_u32(&p, returned);
 	err = err ? err : tell(REPLICA_ACTIVATE, view.epoch, &p, NULL);
 	err = err ? err : lease(&r);
 	err = err ? err : attach(&client, session);

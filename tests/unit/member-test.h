@@ -27,12 +27,14 @@ extern uint64_t generation, prune; /* as leases say */
 extern bool unproven, unwritable, changes_wait;
 extern const char *below;      /* volumes that the leaf is on */
 extern unsigned set_number;    /* after the next reopen() */
+extern uint32_t returned;      /* members that were away, as the next view says */
 extern unsigned other_members; /* of the view beside this one, which are IN as far as it knows */
 
 void on(const char *leaf, task_fn *);
 int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
 
 /* As the coordinator. Takes what `more` holds. */
+void pack_secret(struct pack *); /* and the epoch: what each call of the coordinator begins with */
 int tell(enum replica_verb, uint64_t epoch, struct pack *more, struct blob *answer);
 int lease(struct lease_reply *);
 int change_view(

@@ -25,6 +25,7 @@ struct member {
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
 	atomic_bool renamed;   /* of all that is asked for: it is called "elsewhere", in the root */
+	atomic_int lost;       /* so many syncs tell that the disk has not kept something */
 	atomic_int looks;      /* the error of each lookup, or 0 */
 	atomic_int tells;      /* the same of getattr */
 	atomic_bool another;   /* stands for each name of which it is told what that is expected to be: it unlinks none */
@@ -183,6 +184,10 @@ static int member_any(struct request *rq, struct xlator *x, enum fop fop, const 
 		return -atomic_load(&m->tells);
 	if (fop == FOP_fsync)
 		atomic_fetch_add(&m->fsyncs, 1);
+	if (fop == FOP_fsync && atomic_load(&m->lost) > 0) {
+		atomic_fetch_sub(&m->lost, 1);
+		return -EIO;
+	}
 	if (fop == FOP_unlink && atomic_load(&m->another) && request_extension(rq, PLACE_EXTENSION))
 		return -ESTALE;
 	if (fop == FOP_open && atomic_load(&m->recovering) > 0) {
@@ -246,6 +251,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->nameless, atoi(argv[1]));
 	else if (!strcmp(argv[0], "renamed"))
 		atomic_store(&m->renamed, atoi(argv[1]));
+	else if (!strcmp(argv[0], "lost"))
+		atomic_store(&m->lost, atoi(argv[1]));
 	else if (!strcmp(argv[0], "looks"))
 		atomic_store(&m->looks, atoi(argv[1]));
 	else if (!strcmp(argv[0], "tells"))

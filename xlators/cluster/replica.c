@@ -299,6 +299,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 	pack_u32(p, r->repeated);
 	pack_u32(p, r->departing);
 	pack_u64(p, r->unnamed);
+	pack_u32(p, r->unsynced);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -335,6 +336,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 	r->repeated = unpack_more(u) ? unpack_u32(u) : 0;
 	r->departing = unpack_more(u) ? unpack_u32(u) : 0;
 	r->unnamed = unpack_more(u) ? unpack_u64(u) : UINT64_MAX;
+	r->unsynced = unpack_more(u) ? unpack_u32(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

@@ -256,6 +256,7 @@ struct lease_reply {
 	uint32_t departing; /* tenants' sessions that are away and hold others up. Nor this */
 	/* After a power cut its list may lack directories whose names changed in generations up to this; UINT64_MAX: in any, as where it does not tell. */
 	uint64_t unnamed;
+	uint32_t unsynced; /* its disk did not keep what was acknowledged. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A change that was sent in an earlier view: what became of it is known at every member that is IN, for the recovery told them. So one
  * answer is enough, whatever has happened to the objects since; only if it was not done it is sent again. */
+#include <fcntl.h>
+
 #include "change.h"
 
 #include "change-time.h"
@@ -230,16 +232,30 @@ static int fetch(struct changing *c, const struct view *v, bool *over)
 	return err;
 }
 
+/* Where a recovery has done it, it is in memory alone. */
+static int make_durable(struct changing *c, struct file *file)
+{
+	struct fsync_in in = { .file = file, .datasync = (file->flags & O_SYNC) != O_SYNC };
+	struct fsync_out out;
+
+	if (!(file->flags & O_DSYNC) || MUTANT("recovered-unsynced"))
+		return 0;
+	return afr_fsync(c->rq, c->a->x, &in, &out) ? -EIO : 0;
+}
+
 static int take(struct changing *c, const struct view *v, uint64_t value, bool *over)
 {
+	const struct write_in *write = c->in;
+	const struct copy_range_in *copy = c->in;
+
 	*over = true;
 	switch ((int)c->fop) {
 	case FOP_write:
-		*(struct write_out *)c->out = (struct write_out){ (uint32_t)value, ((const struct write_in *)c->in)->offset };
-		return 0;
+		*(struct write_out *)c->out = (struct write_out){ (uint32_t)value, write->offset };
+		return make_durable(c, write->file);
 	case FOP_copy_range:
 		((struct copy_range_out *)c->out)->copied = value;
-		return 0;
+		return make_durable(c, copy->to);
 	case FOP_setattr:
 	case FOP_link:
 	case FOP_create:

@@ -364,11 +364,18 @@ static bool sync_counts(const struct view *v, int member, int status)
 	return v->state[member] == MEMBER_IN || (status != -ESTALE && status != -ENOENT);
 }
 
-/* Durable at every member that takes part, in one and the same view: also at those that are BACK, for they become IN as they are. */
+/* The kernel tells once what a disk could not write, and then syncs without it. */
+static bool is_of_the_disk(int err)
+{
+	return err == -EIO || err == -ENOSPC || err == -EDQUOT || err == -EROFS;
+}
+
+/* Durable at every member that takes part, in one and the same view: also at those that are BACK, for they become IN as they are. One of which the disk has
+ * lost something does not come to have it in that view. */
 int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
 {
 	struct afr *a = afr_of(x);
-	uint64_t deadline = afr_deadline(a, rq);
+	uint64_t deadline = afr_deadline(a, rq), lost = 0; /* an epoch */
 	int err;
 
 	(void)out;
@@ -393,8 +400,12 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 				continue;
 			err = status;
 			bad |= status == -EVIEW ? 0 : 1u << i;
+			if (v.state[i] == MEMBER_IN && is_of_the_disk(status) && !MUTANT("forget-lost"))
+				lost = v.epoch;
 		}
 		fan_free(f);
+		if (!err && v.epoch == lost)
+			err = -EIO;
 		if (!err)
 			return 0;
 		afr_view_stale(a, v.epoch);

@@ -731,7 +731,7 @@ static void healer(void *arg)
 			task_sleep_ms(QUIET_MS);
 	}
 	pthread_mutex_lock(&c->lock);
-	m->healthy |= !err && c->view.epoch == b.view.epoch;
+	m->healthy |= !err && c->view.epoch == b.view.epoch && !m->last.unsynced;
 	m->syncing = false;
 	task_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);

@@ -243,12 +243,12 @@ static void judge(struct coordinator *c, struct remote_member *m, const struct l
 {
 	uint64_t deadline = clock_ns() + c->heartbeat_ms * 1000000; /* its next lease is due then */
 	struct view v;
-	bool failed = false;
+	bool failed = r->unsynced;
 
 	pthread_mutex_lock(&c->lock);
 	v = c->view;
 	pthread_mutex_unlock(&c->lock);
-	if (!v.epoch || r->epoch != v.epoch || v.state[m->number] != MEMBER_IN)
+	if (!v.epoch || r->epoch != v.epoch || (v.state[m->number] != MEMBER_IN && !failed))
 		return;
 	v.arbiter = c->arbiter ? 2 : REPLICAS_MAX;
 	for (unsigned i = 0; i < r->failures && !failed; i++)
@@ -284,7 +284,7 @@ static int lease_once(struct coordinator *c, struct remote_member *m)
 	if (u.failed)
 		return -EPROTO;
 	heard(c, m, &r, !call.lease_ns);
-	if (r.failures)
+	if (r.failures || r.unsynced)
 		judge(c, m, &r);
 	return 0;
 }

@@ -336,7 +336,7 @@ static int activate(struct changing *v)
 		if (good >> i & 1)
 			m->last.epoch = v->next->epoch;
 		m->last.suspects = m->last.orphans = m->last.stuck = m->last.tenants_left = m->last.repeated =
-			m->last.departing = 0;
+			m->last.departing = m->last.unsynced = 0;
 		m->failed = false;
 		m->hurry = true;
 	}

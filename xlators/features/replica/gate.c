@@ -388,6 +388,18 @@ static bool is_short(struct request *rq, struct xlator *x, enum fop fop, const v
 	return data && ((const struct write_out *)out)->written < data->size;
 }
 
+/* It was to be on the disk at once, and is perhaps in memory alone. */
+static void note_unsynced(struct member *m, enum fop fop, const void *in, int err)
+{
+	const struct write_in *write = in;
+
+	if (fop != FOP_write || !disk_lost_something(err) || !(write->file->flags & O_DSYNC))
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->unsynced = true;
+	pthread_mutex_unlock(&m->lock);
+}
+
 /* Of a client whose word would not be enough the member tells itself what its disk did not do. */
 static void tell_failed(struct member *m, struct request *rq, const struct note *n, int err)
 {
@@ -489,6 +501,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	if (ended(m, &a, fop, in, out, err))
 		granted_attach(rq);
 	tell_failed(m, rq, &n, err);
+	note_unsynced(m, fop, in, err);
 	return err;
 }
 
@@ -637,6 +650,27 @@ static bool passes(enum fop fop, const void *in)
 	}
 }
 
+static bool has_lost(const struct member *m, const struct gfid *g)
+{
+	for (unsigned i = 0; i < m->lost_count && i < LOST_KEPT; i++)
+		if (gfid_equal(&m->lost[i], g))
+			return true;
+	return m->lost_count > LOST_KEPT;
+}
+
+/* What a disk could not write the kernel tells once, and then syncs without it: so here that object is not synced any more until it has been healed. With the lock held. */
+static int judge_sync(struct member *m, const struct gfid *g, int err)
+{
+	if (!disk_lost_something(err))
+		return err ? err : has_lost(m, g) && !MUTANT("forget-lost") ? -EIO : 0;
+	m->unsynced = true;
+	if (m->lost_count < LOST_KEPT && !has_lost(m, g))
+		m->lost[m->lost_count++] = *g;
+	else if (!has_lost(m, g))
+		m->lost_count = LOST_KEPT + 1;
+	return err;
+}
+
 /* Opens, locks and syncs count only at a member that takes part. */
 static int take_part(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		     void *out)
@@ -651,6 +685,8 @@ static int take_part(struct request *rq, struct xlator *x, enum fop fop, const s
 	serves = member_serves(m, MEMBER_BACK);
 	if (stamp->epoch && stamp->epoch != m->view.epoch)
 		serves = -EVIEW;
+	if (fop == FOP_fsync)
+		err = judge_sync(m, &((const struct fsync_in *)in)->file->inode->gfid, err);
 	pthread_mutex_unlock(&m->lock);
 	if (serves && !err) {
 		fop_out_clear((int)fop, out);

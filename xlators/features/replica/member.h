@@ -183,7 +183,8 @@ enum {
 	NOTES_MAX = 1 << 18,
 	TOKENS_MAX = 1 << 18,
 	PENDING_MAX = 1 << 22,
-	SESSIONS_MAX = 64
+	SESSIONS_MAX = 64,
+	LOST_KEPT = 64
 };
 
 struct member {
@@ -245,10 +246,19 @@ struct member {
 	unsigned departing_from; /* where the next look begins */
 	uint32_t doubted;	 /* members of which tenants say what others' word would be enough for */
 	struct index index;
-	unsigned tasks; /* of ours: stop waits for them */
+	/* Its disk did not keep what was acknowledged here, or may not have: nothing that is done here counts as synced until all that was not has been healed. */
+	bool unsynced;
+	struct gfid lost[LOST_KEPT]; /* objects of which that was told at a sync, since */
+	unsigned lost_count;	     /* in all: above LOST_KEPT it may be any */
+	unsigned tasks;		     /* of ours: stop waits for them */
 	bool stopping;
 	uint64_t changes, skipped, refused, waits, recalls;
 };
+/* An answer of a sync that tells of a disk which has not kept what was written before. */
+static inline bool disk_lost_something(int err)
+{
+	return err == -EIO || err == -ENOSPC || err == -EDQUOT || err == -EROFS;
+}
 static inline struct member *member_of(const struct xlator *x)
 {
 	return x->private;
@@ -268,6 +278,8 @@ static inline struct member *member_locked(const struct xlator *x)
 
 /* All with member.lock held. */
 enum member_state member_state(const struct member *);
+/* Makes all durable that was done here. *whole: what was done before, since the member was last healed, is so, too. Not with the lock held; may block. */
+int member_sync(struct member *, bool *whole);
 /* 0, or -EVIEW: no lease, or its state is below. */
 int member_serves(const struct member *, enum member_state at_least);
 bool member_pending(const struct member *, const struct gfid *);

@@ -28,13 +28,28 @@ static void note_synced(struct member *m, uint64_t began)
 	index_remove_files(&m->index, &s);
 }
 
+/* The kernel tells once what could not be written, and the next sync succeeds without that. */
+int member_sync(struct member *m, bool *whole)
+{
+	int err = m->leaf->type->sync(m->leaf);
+
+	pthread_mutex_lock(&m->lock);
+	if (disk_lost_something(err) && !m->unsynced)
+		log_error(m->x, NULL, "the disk has not kept all that was written (%s): the member is to be healed",
+			  error_text(err));
+	m->unsynced |= disk_lost_something(err);
+	*whole = !m->unsynced || MUTANT("forget-lost");
+	pthread_mutex_unlock(&m->lock);
+	return err;
+}
+
 /* Waits for the changes of the generation that ended, then makes all durable. */
 static void sync_task(void *arg)
 {
 	struct syncing *s = arg;
 	struct member *m = s->m;
 	unsigned parity = (s->began - 1) & 1;
-	bool fit;
+	bool fit, whole;
 	int err = 0;
 
 	pthread_mutex_lock(&m->lock);
@@ -42,8 +57,8 @@ static void sync_task(void *arg)
 		err = task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
 	fit = !m->stopping && !err && member_state(m) == MEMBER_IN;
 	pthread_mutex_unlock(&m->lock);
-	err = fit && m->leaf->type->sync ? (MUTANT("lie-about-sync") ? 0 : m->leaf->type->sync(m->leaf)) : -EIO;
-	if (!err)
+	err = fit ? (MUTANT("lie-about-sync") ? 0 : member_sync(m, &whole)) : -EIO;
+	if (!err && whole)
 		note_synced(m, s->began);
 	pthread_mutex_lock(&m->lock);
 	m->tasks--;
@@ -140,6 +155,7 @@ int verb_lease(struct asked *a)
 	r.generation = m->index.generation;
 	r.synced = m->index.synced;
 	r.unnamed = m->index.unnamed;
+	r.unsynced = m->unsynced;
 	r.suspects = m->suspects;
 	memcpy(r.reason, m->reason, sizeof(r.reason));
 	r.orphans = orphans(m);

@@ -79,9 +79,11 @@ static int from_client(struct asked *a)
 /* If it says of which process, another does not answer for it: what that one had not synced may be lost. */
 static int verb_sync(struct asked *a)
 {
+	bool whole; /* the coordinator is told that with the lease */
+
 	if (unpack_more(&a->u) && unpack_u64(&a->u) != a->m->incarnation)
 		return -EVIEW;
-	return MUTANT("heal-unsynced") ? 0 : a->m->leaf->type->sync(a->m->leaf);
+	return MUTANT("heal-unsynced") ? 0 : member_sync(a->m, &whole);
 }
 
 static int from_coordinator(struct asked *a, uint64_t epoch)

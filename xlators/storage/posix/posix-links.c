@@ -240,6 +240,17 @@ void links_repair(struct xlator *x, const struct hold *h, const struct statx *st
 	pthread_mutex_unlock(lock);
 }
 
+/* After a write has failed the kernel has what it should have written, and takes it for written. */
+void posix_reread(struct xlator *x, const struct file *file, uint64_t offset, uint64_t length)
+{
+	const struct opened *o = opened_of(x, (struct file *)file);
+
+	if (o->directory || offset > INT64_MAX || length > INT64_MAX)
+		return;
+	task_blocks();
+	posix_fadvise(o->descriptor->fd, (off_t)offset, (off_t)length, POSIX_FADV_DONTNEED);
+}
+
 int posix_sync(struct xlator *x)
 {
 	atomic_fetch_add(&brick_of(x)->syncs, 1);

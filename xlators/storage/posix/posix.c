@@ -318,6 +318,7 @@ const struct xlator_type xlator_type = {
 	.tenant_handle = posix_tenant_handle,
 	.tenant_from_handle = posix_tenant_from_handle,
 	.sync = posix_sync,
+	.reread = posix_reread,
 	.inode_links = posix_inode_links,
 	.lookup = brick_lookup,
 	.getattr = brick_getattr,

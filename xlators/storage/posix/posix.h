@@ -298,6 +298,7 @@ void links_repair(struct xlator *, const struct hold *h, const struct statx *, c
 		  struct inode *parent, const char *name);
 int posix_inode_links(struct xlator *, struct inode *, struct blob *links);
 int posix_sync(struct xlator *);
+void posix_reread(struct xlator *, const struct file *, uint64_t offset, uint64_t length);
 
 /* ---- names (posix-namespace.c) ---- */
 
