@@ -68,6 +68,12 @@ enum limits_rule {
 	LIMITS_HEAL	/* whoever makes members equal: nothing is refused */
 };
 
+/* What a translator keeps of a request that it has let in where only so many are at a time. */
+struct admission {
+	/* Told when one below begins (on) and ends to wait for other clients: meanwhile the request does not count. Neither waits nor fails. */
+	void (*aside)(struct admission *, bool on);
+};
+
 enum { TRAIL_MAX = 16 };
 struct trail { /* one translator on the way of the request */
 	_Atomic(const struct xlator *) at;
@@ -110,6 +116,7 @@ struct request {
 	/* Told when a translator begins (on) and ends to hold the request back, before anything was done for it; `crowded`: so many are held
 	 * for whoever asks that no more of his should be taken in. May be NULL. */
 	void (*held)(struct request *, bool on, bool crowded);
+	struct admission *admission;   /* of who has let it in, and bounds how many are; NULL: nobody does. A copy has none */
 	atomic_bool hurry;	       /* it is not to be held back any more: set before its task is woken */
 	struct request *next, *prev;   /* in the list of those in flight */
 	struct trail trail[TRAIL_MAX]; /* last: request_init does not clear it */
@@ -148,6 +155,12 @@ static inline bool request_is_tenants_admin(const struct request *rq)
 static inline bool request_is_movers(const struct request *rq)
 {
 	return request_is_tenants(rq) && rq->moves;
+}
+/* It begins (on), or ends, to wait for what other clients do, whose time is not the storage's. Both in its own task, and in pairs. */
+static inline void request_aside(struct request *rq, bool on)
+{
+	if (rq->admission)
+		rq->admission->aside(rq->admission, on);
 }
 /* The directory that who asks knows as gfid_root. */
 static inline const struct gfid *request_top(const struct request *rq)

@@ -333,7 +333,7 @@ static void recalls_wait(struct leases *l, struct recall *all)
 	task_shield(false);
 }
 
-static int recall_others(struct changing *c)
+static int recall_others(struct request *rq, struct changing *c)
 {
 	struct recall *all = NULL;
 	uint64_t bits = 0;
@@ -345,8 +345,10 @@ static int recall_others(struct changing *c)
 		return 0;
 	err = recalls_make(c, &all);
 	if (!err && all) {
+		request_aside(rq, true);
 		recalls_send(c->l, all);
 		recalls_wait(c->l, all);
+		request_aside(rq, false);
 	}
 	recalls_free(c->l, all);
 	for (unsigned i = 0; i < c->count && !err; i++)
@@ -384,7 +386,7 @@ static int change(struct request *rq, struct changing *c, enum fop fop, const vo
 	mark(c, 0);
 	find_victims(rq, c, fop, in);
 	mark(c, named);
-	err = recall_others(c);
+	err = recall_others(rq, c);
 	if (!err)
 		err = fop_call(rq, l->x->child[0], fop, in, out);
 	for (unsigned i = 0; i < c->count; i++)

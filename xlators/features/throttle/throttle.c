@@ -126,6 +126,31 @@ static int pass_at_once(struct request *rq, struct xlator *x, struct tenant *who
 	return fop_pass(rq, x, fop, in, out);
 }
 
+struct turn { /* on the stack of a request that has a place below */
+	struct admission admission;
+	struct throttle *throttle;
+	struct tenant *who;
+};
+
+static void aside(struct admission *a, bool on)
+{
+	struct turn *turn = (struct turn *)a; /* its first member */
+
+	turn_aside(turn->throttle, turn->who, on);
+}
+
+static int pass_in_turn(struct request *rq, struct xlator *x, struct tenant *who, enum fop fop, const void *in, void *out)
+{
+	struct turn turn = { { aside }, x->private, who };
+	struct admission *before = rq->admission;
+	int err;
+
+	rq->admission = &turn.admission;
+	err = fop_pass(rq, x, fop, in, out);
+	rq->admission = before;
+	return err;
+}
+
 static int throttle_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
 	struct throttle *t = x->private;
@@ -142,7 +167,7 @@ static int throttle_any(struct request *rq, struct xlator *x, enum fop fop, cons
 	err = turn_take(t, who, rq, &c);
 	if (err)
 		return err;
-	err = fop_pass(rq, x, fop, in, out);
+	err = pass_in_turn(rq, x, who, fop, in, out);
 	correct(t, who, &c, err ? 0 : moved(fop, out));
 	turn_end(t);
 	return err;
@@ -205,11 +230,11 @@ static void print_json(const struct tenant *one, FILE *f)
 
 	fprintf(f,
 		"{\"tenant\": \"%s\", \"ops\": %" PRIu64 ", \"bandwidth\": %" PRIu64 ", \"weight\": %" PRIu64
-		", \"waiting\": %u, "
+		", \"waiting\": %u, \"aside\": %u, "
 		"\"held_by_limit\": %" PRIu64 ", \"held_by_limit_ns\": %" PRIu64 ", \"held_by_share\": %" PRIu64
 		", \"held_by_share_ns\": %" PRIu64 "}",
-		one->name, one->ops.rate, one->bytes.rate, one->weight, one->waiting, h[HELD_LIMIT].count, h[HELD_LIMIT].ns,
-		h[HELD_SHARE].count, h[HELD_SHARE].ns);
+		one->name, one->ops.rate, one->bytes.rate, one->weight, one->waiting, one->aside, h[HELD_LIMIT].count,
+		h[HELD_LIMIT].ns, h[HELD_SHARE].count, h[HELD_SHARE].ns);
 }
 
 static void print_text(const struct tenant *one, FILE *f)
@@ -217,16 +242,17 @@ static void print_text(const struct tenant *one, FILE *f)
 	const struct held *h = one->held;
 
 	fprintf(f,
-		"  %s: ops %" PRIu64 ", bandwidth %" PRIu64 ", weight %" PRIu64 ", waiting %u, held by its limits %" PRIu64
-		" for %.3f s, for others %" PRIu64 " for %.3f s\n",
-		one->name, one->ops.rate, one->bytes.rate, one->weight, one->waiting, h[HELD_LIMIT].count,
+		"  %s: ops %" PRIu64 ", bandwidth %" PRIu64 ", weight %" PRIu64
+		", waiting %u, waiting for its other clients %u, held by its limits %" PRIu64 " for %.3f s, for others %" PRIu64
+		" for %.3f s\n",
+		one->name, one->ops.rate, one->bytes.rate, one->weight, one->waiting, one->aside, h[HELD_LIMIT].count,
 		h[HELD_LIMIT].ns / 1e9, h[HELD_SHARE].count, h[HELD_SHARE].ns / 1e9);
 }
 
 static bool is_of_interest(const struct tenant *one)
 {
-	return one->waiting || one->held[HELD_LIMIT].count || one->held[HELD_SHARE].count || one->ops.rate || one->bytes.rate ||
-	       one->weight != 1;
+	return one->waiting || one->aside || one->held[HELD_LIMIT].count || one->held[HELD_SHARE].count || one->ops.rate ||
+	       one->bytes.rate || one->weight != 1;
 }
 
 /* All that the option names, or who had to wait. A copy of each: what it is printed to may block. */

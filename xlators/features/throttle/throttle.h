@@ -11,6 +11,7 @@
 
 enum { TENANT_NAME = 64, TENANTS_MAX = 16384, PLACES = 2 * TENANTS_MAX };
 enum { WEIGHT_MAX = 1000, LEAST_BYTES = 64 << 10, LEAST_OPS = 1 };
+enum { ASIDE = 64 };
 enum { CROWD = 1024, CROWD_BYTES = 16 << 20, CROWD_S = 5 };
 
 struct cost {
@@ -46,6 +47,7 @@ struct rules {
 struct tenant {
 	uint32_t base;
 	atomic_bool limited; /* a copy of whether a bucket has a rate */
+	atomic_uint aside;   /* of its requests wait below for other clients; as long as these are ASIDE, no more get a turn */
 	/* What follows is guarded by throttle.lock. */
 	bool listed; /* the option names it */
 	char name[TENANT_NAME + 1];
@@ -64,8 +66,8 @@ struct throttle {
 	char *tenants; /* options */
 	int64_t at_once;
 
-	atomic_uint below;			/* requests of tenants that are in the storage */
-	atomic_uint line_length;		/* a copy, for those who don't take the lock */
+	atomic_uint below;	 /* requests of tenants that are in the storage, without those that wait for other clients */
+	atomic_uint line_length; /* a copy, for those who don't take the lock */
 	_Atomic(struct tenant *) place[PLACES]; /* by base: open addressing */
 	struct tenant others;			/* those that the option does not name (yet) */
 
@@ -91,6 +93,8 @@ void tenants_free(struct throttle *);
 /* Waits until the request may go on. 0: it has a place below, until turn_end. -ECANCELED, -ETIMEDOUT: it has none. */
 int turn_take(struct throttle *, struct tenant *, struct request *, const struct cost *);
 void turn_end(struct throttle *);
+/* One that has a place below begins (on) to wait for other clients, and the place is another's; or ends to, and has one again without waiting for it. */
+void turn_aside(struct throttle *, struct tenant *, bool on);
 /* With the lock held: limits, weights or at-once have changed; those of one. */
 void turns_changed(struct throttle *);
 void turn_changed(struct throttle *, struct tenant *);

@@ -101,11 +101,21 @@ static void wake(struct waiter *w)
 		task_wake(w->task);
 }
 
-/* The first of the queue is new, or time has passed. It gets in line, or its task is told to sleep until the limits let it go. */
+/* Each that waits for other clients of the tenant may have a recall for each of them. */
+static bool has_too_many_aside(const struct tenant *who)
+{
+	return atomic_load(&who->aside) >= ASIDE;
+}
+
+/* The first of the queue is new, or time has passed. It gets in line, or its task is told to sleep until the limits let it go, or until fewer are aside. */
 static void consider(struct throttle *t, struct tenant *who)
 {
 	if (!who->first || who->in_line)
 		return;
+	if (has_too_many_aside(who)) {
+		who->ready_ns = 0;
+		return;
+	}
 	who->ready_ns = limits_let_go(who, who->first->cost, clock_ns());
 	if (who->ready_ns) {
 		who->first->limited = true;
@@ -130,10 +140,10 @@ static void serve(struct throttle *t, struct tenant *who)
 	wake(w); /* it may be gone once the lock is open */
 }
 
-/* Since it got in line its first request may have been taken back, and another one may cost more. */
+/* Since it got in line its first request may have been taken back, another one may cost more, and others may have gone aside. */
 static bool still_ready(struct tenant *who)
 {
-	return who->first && !limits_let_go(who, who->first->cost, clock_ns());
+	return who->first && !has_too_many_aside(who) && !limits_let_go(who, who->first->cost, clock_ns());
 }
 
 static void serve_line(struct throttle *t)
@@ -256,7 +266,7 @@ static int wait_for_turn(struct throttle *t, struct tenant *who, struct request 
 
 int turn_take(struct throttle *t, struct tenant *who, struct request *rq, const struct cost *c)
 {
-	if (!atomic_load(&who->limited) && !atomic_load(&t->line_length) && take_place(t))
+	if (!atomic_load(&who->limited) && !atomic_load(&t->line_length) && !has_too_many_aside(who) && take_place(t))
 		return 0;
 	return wait_for_turn(t, who, rq, c);
 }
@@ -268,5 +278,20 @@ void turn_end(struct throttle *t)
 		return;
 	pthread_mutex_lock(&t->lock);
 	serve_line(t);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Told before the lock is taken: who gets in the queue meanwhile sees it, or is looked at here. */
+void turn_aside(struct throttle *t, struct tenant *who, bool on)
+{
+	if (on) {
+		atomic_fetch_add(&who->aside, 1);
+		atomic_fetch_sub(&t->below, 1);
+	} else {
+		atomic_fetch_add(&t->below, 1);
+		atomic_fetch_sub(&who->aside, 1);
+	}
+	pthread_mutex_lock(&t->lock);
+	turn_changed(t, who);
 	pthread_mutex_unlock(&t->lock);
 }

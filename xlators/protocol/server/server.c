@@ -161,7 +161,8 @@ static void server_notify(struct xlator *x, struct xlator *from, const struct ev
 {
 	struct server *s = x->private;
 
-	if (s->listener && !atomic_load(&s->stopping))
+	/* Who has lost a lock learns it from the answer to its reclaim. He may ask for such answers as fast as he likes, and read nothing. */
+	if (s->listener && !atomic_load(&s->stopping) && e->kind != EVENT_LOCK_LOST)
 		server_tell(s, from, e);
 }
 

@@ -87,10 +87,11 @@ struct session {
 	struct server *server;
 	struct xlator *subvolume;
 	char *origin;
-	atomic_uint refs;	/* connections, works, the table */
-	atomic_size_t replying; /* bytes of bulk data in answers that are being made */
-	struct session *next;	/* in server.sessions; guarded by server.lock */
-	pthread_mutex_t lock;	/* guards what follows */
+	atomic_uint refs;	     /* connections, works, the table */
+	atomic_size_t replying;	     /* bytes of bulk data in answers that are being made */
+	struct session *next;	     /* in server.sessions; guarded by server.lock */
+	struct session *next_placed; /* in server.placed; the same */
+	pthread_mutex_t lock;	     /* guards what follows */
 	bool ending;
 	bool crowded; /* calls are held back, as are many more of the same tenant: nothing is read until these have gone on */
 	uint64_t
@@ -126,6 +127,7 @@ struct listener {
 	char name[64];
 	bool watched;
 };
+enum { SESSION_PLACES = 1024 };
 struct server {
 	/* options */
 	char *listen, *port_file, *certificate, *key, *authorities, *revoked;
@@ -144,6 +146,7 @@ struct server {
 	pthread_mutex_t lock; /* guards what follows */
 	struct connection *connections;
 	struct session *sessions;
+	struct session *placed[SESSION_PLACES]; /* the same, by the address of its client */
 	struct share *shares;
 	unsigned connection_count, session_count;
 	bool full_logged;
@@ -171,9 +174,10 @@ void connection_drop(struct connection *, const char *why);   /* the same, on it
 /* session.c */
 void session_greet(void *connection); /* a task: HELLO */
 void session_unref(struct session *);
-void session_detach(struct session *, struct connection *); /* the connection is lost */
-void session_end(struct session *);			    /* in a task: for good */
-void session_reclaimed(struct session *);		    /* in a task: the client asks for no more of its old locks */
+struct session *session_of(struct server *, const struct client *); /* with server.lock held; NULL: it is gone */
+void session_detach(struct session *, struct connection *);	    /* the connection is lost */
+void session_end(struct session *);				    /* in a task: for good */
+void session_reclaimed(struct session *); /* in a task: the client asks for no more of its old locks */
 void sessions_sweep(struct server *);
 void sessions_free(struct server *);
 int session_add_file(struct session *, struct file *, uint64_t *number); /* takes its own reference */

@@ -140,6 +140,47 @@ static void set_alone(struct session *s, uint64_t since_ns)
 	atomic_store(&s->client.alone_since_ns, since_ns);
 }
 
+/* ---- the table; with server.lock held ---- */
+
+static struct session **place_of(struct server *server, const struct client *client)
+{
+	return &server->placed[((uintptr_t)client >> 8) % SESSION_PLACES];
+}
+
+struct session *session_of(struct server *server, const struct client *client)
+{
+	struct session *s = *place_of(server, client);
+
+	while (s && &s->client != client)
+		s = s->next_placed;
+	return s;
+}
+
+static void enlist(struct server *server, struct session *s)
+{
+	struct session **place = place_of(server, &s->client);
+
+	s->next = server->sessions;
+	server->sessions = s;
+	s->next_placed = *place;
+	*place = s;
+	server->session_count++;
+}
+
+static void unlist(struct session *s)
+{
+	struct session **at = &s->server->sessions;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	at = place_of(s->server, &s->client);
+	while (*at != s)
+		at = &(*at)->next_placed;
+	*at = s->next_placed;
+	s->server->session_count--;
+}
+
 static struct session *session_create(struct server *server, struct xlator *subvolume, const struct wire_hello *h,
 				      const struct guest *guest)
 {
@@ -164,9 +205,7 @@ static struct session *session_create(struct server *server, struct xlator *subv
 	s->share = share;
 	s->subvolume = subvolume;
 	pthread_mutex_init(&s->lock, NULL);
-	s->next = server->sessions;
-	server->sessions = s;
-	server->session_count++;
+	enlist(server, s);
 	return s;
 }
 
@@ -200,17 +239,6 @@ void session_unref(struct session *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) == 1)
 		session_free(s);
-}
-
-/* With server.lock held. */
-static void unlist(struct session *s)
-{
-	struct session **at = &s->server->sessions;
-
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	s->server->session_count--;
 }
 
 static void tell_gone(struct xlator *x, const struct client *client)

@@ -716,11 +716,11 @@ static void work_run(void *arg)
 
 /* ---- events ---- */
 
-/* Others' questions make recalls, as many as they like. Who leaves more of what it is sent unread than its answers may be is told of none: tokens are asked back
- * again, and leases run out. */
+/* Others' questions make recalls, as many as they like, and have who has not settled asked for it. Who leaves more of what it is sent unread than its answers may be is told of none:
+ * tokens and settling are asked for again, and leases run out. */
 static bool takes_event(const struct session *s, struct stream *to, uint32_t kind)
 {
-	return kind != EVENT_RECALL || (stream_queued(to) <= REPLIES_MAX && share_has_reply_room(s, 0));
+	return kind == EVENT_VIEW || (stream_queued(to) <= REPLIES_MAX && share_has_reply_room(s, 0));
 }
 
 static void tell_session(struct session *s, uint32_t kind, void *head, uint32_t size)
@@ -762,18 +762,25 @@ static void tell(struct session *s, struct xlator *leaf, const struct event *e)
 }
 
 /* What is for all is not for tenants: it tells of objects that may be another's. */
-static bool concerns(const struct session *s, const struct event *e)
+static void tell_all(struct server *server, const struct xlator *from, struct xlator *leaf, const struct event *e)
 {
-	return e->client ? e->client == &s->client : gfid_is_null(&s->guest.bearer.tenant);
+	for (struct session *s = server->sessions; s; s = s->next)
+		if (s->subvolume == from && gfid_is_null(&s->guest.bearer.tenant))
+			tell(s, leaf, e);
 }
 
 void server_tell(struct server *server, struct xlator *from, const struct event *e)
 {
 	struct xlator *leaf = leaf_of(from);
+	struct session *one;
 
+	if (!leaf)
+		return;
 	pthread_mutex_lock(&server->lock);
-	for (struct session *s = server->sessions; s && leaf; s = s->next)
-		if (s->subvolume == from && concerns(s, e))
-			tell(s, leaf, e);
+	one = e->client ? session_of(server, e->client) : NULL;
+	if (one && one->subvolume == from)
+		tell(one, leaf, e);
+	if (!e->client)
+		tell_all(server, from, leaf, e);
 	pthread_mutex_unlock(&server->lock);
 }
