@@ -497,11 +497,13 @@ void charge_end_unborn(struct xlator *x, struct inode *inode, struct charge *c)
 	settle(x, c, NULL);
 	one_ended(x, c);
 	forget_gone(x, c);
+	c->forgotten = !c->known; /* what was there before by that gfid lives: who waits for it learns what it is */
 	inode_unkeep(inode);
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* -EAGAIN: it was forgotten since it was learnt. */
+/* -EAGAIN: it was forgotten since it was learnt; or somebody said that he makes it, which has ended. That may be a birth with the gfid of what is there, and then nobody else
+ * counts that. */
 static int count(struct request *rq, struct xlator *x, struct inode *inode, struct charge *c)
 {
 	int err = learn(rq, x, inode, c);
@@ -514,8 +516,9 @@ static int count(struct request *rq, struct xlator *x, struct inode *inode, stru
 	if (!err && c->known && !c->born) {
 		take_key(c, handle, c->key.low ? 0 : usage_handle(x, inode, handle));
 		settle(x, c, &a);
-	} else if (!err && c->forgotten) {
-		err = -EAGAIN;
+	} else if (!err) {
+		err = wait_for_turn(rq, c, ANOTHER);
+		err = err ? err : -EAGAIN;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return err;
