@@ -645,6 +645,30 @@ static void who_waits_for_a_birth_of_what_lives_finds_it(void **s)
 	close_living();
 }
 
+static void open_as_file(void *arg)
+{
+	struct create_in in = { .gfid = living.file->gfid, .flags = O_RDWR | O_CREAT, .mode = 0644 };
+	struct create_out out = { 0 };
+
+	*(int *)arg = tree_loc(&tree, "/other", &in.loc);
+	if (!*(int *)arg)
+		*(int *)arg = tree_call(&tree, tree.at, FOP_create, &in, &out);
+	fop_out_clear(FOP_create, &out);
+	inode_unref(in.loc.parent);
+}
+
+static void who_opens_what_is_there_has_nothing_else_charged(void **s)
+{
+	int err = -1;
+
+	(void)s;
+	open_living();
+	assert_int_equal(task_call(open_as_file, &err), 0);
+	assert_int_equal(err, 0);
+	expect_equal();
+	close_living();
+}
+
 static void ask_compound(void *arg)
 {
 	struct compound_in in = { .steps = { 0, NULL } };
@@ -905,6 +929,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(objects_with_gfids_that_are_alike_are_all_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_birth_hides_nothing_from_a_recount, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_waits_for_a_birth_of_what_lives_finds_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_opens_what_is_there_has_nothing_else_charged, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_passes_by, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_of_accounts_have_64_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_a_soft_limit_is_told_as_soon_as_there_is_a_second_server, setup,

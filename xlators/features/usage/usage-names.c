@@ -113,6 +113,14 @@ static int make_again(struct request *rq, struct xlator *x, struct inode *made, 
 	return err;
 }
 
+/* What has the name, or the gfid, was there before: a create opens that. */
+static bool made_nothing(const struct birth *b, int err, const void *out)
+{
+	const struct inode *there = err ? NULL : *(struct inode *const *)out; /* all four have it first */
+
+	return err == -EEXIST || (there && !gfid_equal(&there->gfid, b->gfid));
+}
+
 static int make_counted(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out)
 {
 	cleanup_inode struct inode *born = NULL;
@@ -129,7 +137,7 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 	}
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
-	if (c && err == -EEXIST)
+	if (c && made_nothing(b, err, out))
 		charge_end_unborn(x, born, c);
 	else if (c)
 		charge_end(rq, x, born, c);

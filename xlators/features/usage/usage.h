@@ -289,7 +289,7 @@ int charge_begin_birth(struct request *, struct xlator *, const struct loc *, co
 		       struct charge **);
 /* The change has been done, or has failed: what is charged becomes what the object is now. */
 void charge_end(struct request *, struct xlator *, struct inode *, struct charge *);
-/* A birth that failed with EEXIST: what has that name, or that gfid, was there before, and is charged already. */
+/* Nothing was born: what has that name, or that gfid, was there before, and is charged already. */
 void charge_end_unborn(struct xlator *, struct inode *, struct charge *);
 void charge_end_unchanged(struct xlator *, struct charge *);				/* nothing that counts was changed */
 int charge_relearn(struct request *, struct xlator *, struct inode *, struct charge *); /* its xattrs were changed */
