@@ -669,6 +669,27 @@ static void who_opens_what_is_there_has_nothing_else_charged(void **s)
 	close_living();
 }
 
+/* In the middle of the recount that is owed for that: the failed look is not one of its own. */
+static void a_birth_takes_nothing_of_what_a_disk_did_not_tell(void **s)
+{
+	int offset = 1 << 20;
+
+	(void)s;
+	open_living();
+	assert_int_equal(task_call(grow, &offset), 0);
+	set_failure("count", "1");
+	set_failure("percent", "100");
+	hold_tell("hold", "opendir");
+	assert_int_equal(task_call(grow, &offset), 0);
+	assert_true(EVENTUALLY(hold_has(1)));
+	assert_int_equal(task_call(be_born_as_file, NULL), 0);
+	assert_int_equal(living.err[0], -EEXIST);
+	let_go();
+	assert_true(EVENTUALLY(is_exact()));
+	expect_equal();
+	close_living();
+}
+
 static void ask_compound(void *arg)
 {
 	struct compound_in in = { .steps = { 0, NULL } };
@@ -930,6 +951,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_birth_hides_nothing_from_a_recount, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_waits_for_a_birth_of_what_lives_finds_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_opens_what_is_there_has_nothing_else_charged, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_birth_takes_nothing_of_what_a_disk_did_not_tell, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_passes_by, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_of_accounts_have_64_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_a_soft_limit_is_told_as_soon_as_there_is_a_second_server, setup,

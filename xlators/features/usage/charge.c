@@ -293,6 +293,7 @@ static void be_born(struct request *rq, struct xlator *x, const struct loc *loc,
 
 	c->known = c->born = true;
 	c->extent = (struct extent){ 0 };
+	c->charged = (struct amount){ 0 }; /* it may have been forgotten as doubtful: of that a recount gets rid */
 	c->key = (struct key){ 0 };
 	c->dir = 0; /* its parent's is busy with the parent */
 	c->row = ledger_row(&usage_of(x)->ledger, rq->uid);
