@@ -714,6 +714,7 @@ void charges_forget(struct xlator *x)
 {
 	struct ledger *l = &usage_of(x)->ledger;
 
+	ledger_owe(l); /* first: who is killed in between finds no note, and would take the counters for exact */
 	for (int i = 0; i < NOTES; i++)
 		if (ledger_notes(l)[i].state != NOTE_FREE)
 			ledger_unnote(l, i);
