@@ -42,17 +42,25 @@ static bool is_acl(const char *name)
 	return !strcmp(name, ACL_ACCESS) || !strcmp(name, ACL_DEFAULT);
 }
 
-/* listxattr(2) tells no list of names that is longer than XATTR_LIST_MAX (xattr(7)), though some file systems keep more: nobody could copy, count, or heal the object any
- * more. A part is left for the volume's own names, which other translators set. */
-static int names_room(const struct request *rq, const struct hold *h, const char *name)
+/* A part is left for the volume's own names, which other translators set; but by root of a volume without tenants. So comes who brings a file to another brick, and names that
+ * could be listed there, from before there was a bound, must find room here. */
+static size_t names_most(const struct request *rq)
 {
 	enum { OURS = 16384 }; /* and what several requests set at one moment, which do not see each other */
+
+	return !request_is_tenants(rq) && request_is_root(rq) ? XATTR_LIST_MAX : XATTR_LIST_MAX - OURS;
+}
+
+/* listxattr(2) tells no list of names that is longer than XATTR_LIST_MAX (xattr(7)), though some file systems keep more: nobody could copy, count, or heal the object any
+ * more. */
+static int names_room(const struct request *rq, const struct hold *h, const char *name)
+{
 	ssize_t size;
 
 	if (rq->limits == LIMITS_HEAL || request_is_movers(rq) || (strncmp(name, "user.", 5) && strncmp(name, "security.", 9)))
 		return 0;
 	size = hold_listxattr(h, NULL, 0);
-	if (size >= 0 ? (size_t)size + strlen(name) + 1 <= XATTR_LIST_MAX - OURS : size != -E2BIG)
+	if (size >= 0 ? (size_t)size + strlen(name) + 1 <= names_most(rq) : size != -E2BIG)
 		return 0;
 	return hold_getxattr(h, name, NULL, 0) == -ENODATA ? -ENOSPC : 0;
 }
