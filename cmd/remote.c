@@ -97,21 +97,27 @@ static void set_options(CURL *easy, const char *url, const char *method, const c
 /* -ENOTCONN: another server may know more. */
 static int judge(const char *server, long status, struct text *t, json_t **answer, struct problem *p)
 {
+	const char *sentence;
+
 	if (status < 300) {
 		*answer = t->bytes ? json_loads(t->bytes, JSON_DECODE_ANY, NULL) : NULL;
 		return *answer ? 0
 			       : problem_set(p, EPROTO,
 					     "%s has answered something else than JSON: it may be of another version", server);
 	}
-	if (!t->bytes || t->size > 400)
+	sentence = source_sentence(t->bytes, t->size);
+	if (!sentence)
 		return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld)", server, status);
-	t->bytes[strcspn(t->bytes, "\n")] = '\0';
-	return problem_set(p,
-			   status == 503   ? ENOTCONN
-			   : status == 404 ? ENOENT
-			   : status == 403 ? EACCES
-					   : EINVAL,
-			   "%s says: %s", server, t->bytes);
+	problem_set(p, EACCES, "%s says: %s", server, sentence);
+	return status == 503 ? -ENOTCONN : status == 404 ? -ENOENT : status == 403 ? -EACCES : -EINVAL;
+}
+
+static int no_answer(const struct tls_dir *tls, const char *server, const char *reason, struct problem *p)
+{
+	if (source_is_refused(tls, server, reason, p))
+		return -ENOTCONN;
+	return problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state and --tls-dir?", server,
+			   reason);
 }
 
 static int ask_one(const char *server, const char *method, const char *path, const char *body, json_t **answer,
@@ -140,8 +146,7 @@ static int ask_one(const char *server, const char *method, const char *path, con
 	source_set_tls(easy, &tls);
 	code = curl_easy_perform(easy);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-	err = code ? problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state and --tls-dir?",
-				 server, *reason ? reason : curl_easy_strerror(code))
+	err = code ? no_answer(&tls, server, *reason ? reason : curl_easy_strerror(code), p)
 		   : judge(server, status, &t, answer, p);
 	curl_easy_cleanup(easy);
 	tls_dir_free(&tls);
@@ -169,6 +174,7 @@ int remote_ask(const struct remote *r, const char *method, const char *path, con
 {
 	cleanup_path char *list = path_format("%s", r->servers);
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL, *rest = list, *one;
+	struct problem kept = { "" };
 	int err = check(r, p);
 
 	*answer = NULL;
@@ -180,28 +186,33 @@ int remote_ask(const struct remote *r, const char *method, const char *path, con
 		if (!*one)
 			continue;
 		err = ask_one(one, method, path, text, answer, &now);
-		if (err && (err != -ENOTCONN || !rest))
-			problem_set(p, -err, "%s", now.text);
+		if (err == -ENOTCONN)
+			source_keep(&kept, &now);
+		else
+			kept = now;
 	}
 	free(text);
-	return err && !p->text[0] ? problem_set(p, -err, "no server answers") : err;
+	return err ? problem_set(p, -err, "%s", kept.text[0] ? kept.text : "no server answers") : 0;
 }
 
 int remote_collect(const struct remote *r, const char *path, json_t **list, struct problem *p)
 {
 	cleanup_path char *copy = path_format("%s", r->servers);
 	char *rest = copy, *one;
+	struct problem kept = { "" };
 	int err = check(r, p);
 
 	*list = json_array();
-	while (!err && (one = strsep(&rest, ","))) {
+	while (!p->text[0] && (one = strsep(&rest, ","))) {
+		struct problem now = { "" };
 		json_t *part = NULL;
+		int failed = *one ? ask_one(one, "GET", path, NULL, &part, &now) : 0;
 
-		if (*one)
-			err = ask_one(one, "GET", path, NULL, &part, p);
 		if (part)
 			json_array_extend(*list, part);
 		json_decref(part);
+		source_keep(&kept, &now);
+		err = failed ? failed : err;
 	}
-	return err;
+	return err ? problem_set(p, -err, "%s", kept.text[0] ? kept.text : "no server answers") : 0;
 }

@@ -17,7 +17,7 @@
 #include "path.h"
 #include "tls-dir.h"
 
-enum { SERVERS = 64, PORT = 24006, CONNECT_S = 5, ANSWER_S = 15, POLL_S = 45, TEXT_MAX = 1 << 20 };
+enum { SERVERS = 64, PORT = 24006, CONNECT_S = 5, ANSWER_S = 15, POLL_S = 45, TEXT_MAX = 1 << 20, SENTENCE_MAX = 512 };
 
 struct source {
 	char *server[SERVERS]; /* "host:port" */
@@ -228,10 +228,54 @@ static void set_options(CURL *easy, const char *url, bool polls, char *reason, s
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, a);
 }
 
+/* ---- what is no answer ---- */
+
+char *source_sentence(char *body, size_t size)
+{
+	if (!body || size > SENTENCE_MAX || *body == '<') /* another program's page */
+		return NULL;
+	body[strcspn(body, "\n")] = '\0';
+	for (char *at = body; *at; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	return *body ? body : NULL;
+}
+
+/* What libcurl says of an alert has numbers and names of OpenSSL's in it. */
+bool source_is_refused(const struct tls_dir *tls, const char *server, const char *reason, struct problem *p)
+{
+	static const char *const alerts[] = { "certificate revoked", "certificate expired", "unknown ca", "bad certificate" };
+	const char *said = strstr(reason, "alert ");
+
+	for (size_t i = 0; said && i < sizeof alerts / sizeof *alerts; i++)
+		if (strstr(said, alerts[i])) {
+			problem_set(p, EACCES, "%s refuses the certificate %s (alert %s): have another one issued", server,
+				    tls->certificate, alerts[i]);
+			return true;
+		}
+	return false;
+}
+
+void source_keep(struct problem *kept, const struct problem *one)
+{
+	if (one->text[0] && kept->error != EACCES)
+		*kept = *one;
+}
+
+static int no_answer(const struct source *s, const char *server, const char *reason, struct problem *p)
+{
+	if (s->tls.key && source_is_refused(&s->tls, server, reason, p))
+		return -ENOTCONN;
+	return problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state%s?", server, reason,
+			   s->tls.key ? ", and with --tls-dir" : ", and without --tls-dir (if with it, name yours)");
+}
+
 /* What the server has said: -ENOTCONN if it is no answer, so that another may be asked. So is what one says that has not heard yet
  * what another has told us. */
-static int judge(const char *server, long status, uint64_t after, const struct answer *a, char **text, struct problem *p)
+static int judge(const char *server, long status, uint64_t after, const struct answer *a, char *text, struct problem *p)
 {
+	const char *sentence;
+
 	if (a->version && a->version < after)
 		return problem_set(p, ENOTCONN, "%s lags behind: it has version %" PRIu64 ", and %" PRIu64 " is known", server,
 				   a->version, after);
@@ -239,31 +283,13 @@ static int judge(const char *server, long status, uint64_t after, const struct a
 		return 0;
 	if (status == 304)
 		return -EAGAIN;
-	(*text)[strcspn(*text, "\n")] = '\0';
-	if ((status == 403 || status == 404 || status == 409) && a->size && a->size < 400) /* a sentence of ours */
-		return problem_set(p,
-				   status == 409	    ? EBUSY
-				   : status == 403 || after ? ENOTCONN
-							    : ENOENT,
-				   "%s says: %s", server, *text);
-	return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen",
-			   server, status);
-}
-
-/* What libcurl says of an alert has numbers and names of OpenSSL's in it. */
-static int no_answer(const struct source *s, const char *server, const char *reason, struct problem *p)
-{
-	static const char *const alerts[] = { "certificate revoked", "certificate expired", "unknown ca", "bad certificate" };
-
-	for (size_t i = 0; s->tls.key && i < sizeof alerts / sizeof *alerts; i++) {
-		const char *said = strstr(reason, "alert ");
-
-		if (said && strstr(said, alerts[i]))
-			return problem_set(p, ENOTCONN, "%s refuses the certificate %s (alert %s): have another one issued",
-					   server, s->tls.certificate, alerts[i]);
-	}
-	return problem_set(p, ENOTCONN, "no answer from %s: %s; does stratusd run there with --state%s?", server, reason,
-			   s->tls.key ? ", and with --tls-dir" : ", and without --tls-dir (if with it, name yours)");
+	sentence = status >= 400 ? source_sentence(text, a->size) : NULL;
+	if (!sentence)
+		return problem_set(p, ENOTCONN,
+				   "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen", server,
+				   status);
+	problem_set(p, EACCES, "%s says: %s", server, sentence);
+	return status == 409 ? -EBUSY : status == 404 && !after ? -ENOENT : -ENOTCONN;
 }
 
 static char *path_of(const struct source *s, const char *server, uint64_t after)
@@ -301,7 +327,7 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 	else if (code)
 		err = no_answer(s, server, *reason ? reason : curl_easy_strerror(code), p);
 	else
-		err = judge(server, status, after, &a, text, p);
+		err = judge(server, status, after, &a, *text, p);
 	curl_easy_cleanup(easy);
 	*version = a.version;
 	if (err) {
@@ -313,6 +339,7 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 
 int source_fetch(struct source *s, uint64_t after, char **text, uint64_t *version, struct problem *p)
 {
+	struct problem kept = { "" };
 	int err = -ENOTCONN;
 
 	for (size_t i = 0; i < s->servers && err == -ENOTCONN; i++) {
@@ -320,12 +347,14 @@ int source_fetch(struct source *s, uint64_t after, char **text, uint64_t *versio
 		size_t which = (s->last + i) % s->servers;
 
 		err = ask(s, s->server[which], after, text, version, &one);
-		if (err != -ENOTCONN)
+		if (err == -ENOTCONN) {
+			source_keep(&kept, &one);
+		} else {
 			s->last = which;
-		if (one.text[0] && (err != -ENOTCONN || i + 1 == s->servers))
-			problem_set(p, -err, "%s", one.text);
+			kept = one;
+		}
 	}
-	return err;
+	return kept.text[0] ? problem_set(p, -err, "%s", kept.text) : err;
 }
 
 /* ---- what came ---- */

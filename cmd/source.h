@@ -3,6 +3,7 @@
 #ifndef STRATUS_SOURCE_H
 #define STRATUS_SOURCE_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct problem;
@@ -24,4 +25,12 @@ void source_cancel(struct source *); /* from any thread; all that comes later fa
 void source_destroy(struct source *);
 /* A handle of libcurl: TLS 1.3 with the files of the directory, and with no other authorities than theirs. */
 void source_set_tls(void *easy, const struct tls_dir *);
+
+/* Of what servers say instead of an answer; `cmd/remote.c` asks, too. */
+/* The sentence in a body: its first line, in which what is not printable ASCII becomes "?", for it came from the network. NULL: there is none of stratusd's. */
+char *source_sentence(char *body, size_t size);
+/* Whether libcurl's reason is that the server does not take our certificate; then that is said, with EACCES. */
+bool source_is_refused(const struct tls_dir *, const char *server, const char *reason, struct problem *);
+/* Of several servers that have no answer one is told of: the first that refuses (EACCES), else the last. */
+void source_keep(struct problem *kept, const struct problem *one);
 #endif

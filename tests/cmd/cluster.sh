@@ -68,6 +68,11 @@ cat >lagging.py <<'END'
 import http.server, os, sys, urllib.request
 class Lags(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if "/away/" in self.path:
+            self.send_response(500)
+            self.end_headers()
+            self.wfile.write(b"the store \x1b[2Jis away\nand more\n")
+            return
         answer = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}{self.path.split('?')[0]}")
         text, version = answer.read(), answer.headers["X-Stratus-Version"]
         if "after=" in self.path:
@@ -93,6 +98,8 @@ wait_until 20 lag_follows || fail "the mount does not ask the next server: $(tai
 ! grep 'switched to version 1 ' lag.log || fail "the mount went back to an older version"
 umount "$SCRATCH/lag"
 "$STRATUS" volume set photos protocol/client max-wait >/dev/null
+# ---- of several that refuse, or are silent, who refuses is told, in words that do nothing to a terminal ----
+refused 'says: the store ?\[2Jis away$' mount 127.0.0.1:"$(cat lagging.port)",127.0.0.1:1:/away "$SCRATCH/lag"
 
 # ---- a brick's options: live ones change in place and the client stays connected, for others the brick is started anew ----
 connects() { "$STRATUS" dump "$MNT" | sed -n 's/ *connects: //p'; }
