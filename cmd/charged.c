@@ -56,7 +56,8 @@ static void take(json_t **sum, const json_t *brick, const char *tenant)
 	}
 }
 
-static void ask(const struct process *process, const char *name, json_t *bricks)
+/* False: it could not be asked. */
+static bool ask(const struct process *process, const char *name, json_t *bricks)
 {
 	cleanup_path char *line = path_format("ctl %s status --json", name);
 	struct problem p = { "" };
@@ -64,11 +65,10 @@ static void ask(const struct process *process, const char *name, json_t *bricks)
 	json_t *brick;
 
 	if (process_ask(process, line, &answer, &p))
-		return;
+		return false;
 	brick = json_loads(answer, 0, NULL);
-	if (brick)
-		json_array_append_new(bricks, brick);
 	free(answer);
+	return brick && !json_array_append_new(bricks, brick);
 }
 
 /* Translators are called VOLUME:NAME. */
@@ -76,12 +76,13 @@ json_t *charged_to(const struct process *process, const char *volume, const char
 {
 	cleanup_path char *prefix = path_format("%s:", volume);
 	json_t *of, *brick, *bricks = json_array(), *sum = NULL;
+	bool whole = true;
 	size_t i;
 
 	json_array_foreach(json_object_get(process->info, "volumes"), i, of)
 	{
 		if (!strcmp(json_text(of, "type"), "features/usage") && !strncmp(json_text(of, "name"), prefix, strlen(prefix)))
-			ask(process, json_text(of, "name"), bricks);
+			whole &= ask(process, json_text(of, "name"), bricks);
 	}
 	json_array_foreach(bricks, i, brick)
 	{
@@ -89,8 +90,8 @@ json_t *charged_to(const struct process *process, const char *volume, const char
 			take(&sum, brick, tenant);
 	}
 	json_decref(bricks);
-	if (sum && !json_object_get(sum, "exact"))
-		json_object_set_new(sum, "exact", json_true());
+	if (sum && (!whole || !json_object_get(sum, "exact")))
+		json_object_set_new(sum, "exact", json_boolean(whole));
 	return sum;
 }
 

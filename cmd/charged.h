@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 struct process;
-/* On the bricks that the process serves, added up: bytes, inodes, bytes_over_since, inodes_over_since, exact, bricks. NULL: it tells of none. */
+/* On the bricks that the process serves, added up: bytes, inodes, bytes_over_since, inodes_over_since, exact, bricks. One that could not be asked is not in it, and `exact` is false then. NULL: it tells of none. */
 json_t *charged_to(const struct process *, const char *volume, const char *tenant);
 /* Adds the numbers of another brick of the same volume; what is a limit, or since when, each tells the same. */
 void charged_add(json_t *sum, const json_t *account);

@@ -167,20 +167,24 @@ static const struct spec_tenant *find(const struct spec *s, const char *name, st
 
 typedef int edit_fn(const struct arguments *, struct spec *, struct gfid *id, struct problem *);
 
-static int commit(const struct process *keeper, const struct spec *s, uint64_t version, struct problem *p)
+/* What is committed holds, and is shown; a brick that could not take it over is a failure of the command all the same. */
+static int judge(const json_t *answer, struct problem *p)
+{
+	const char *problems = json_text(answer, "problems");
+
+	return *problems
+		       ? problem_set(
+				 p, EIO,
+				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+				 (int)strcspn(problems, "\n"), problems)
+		       : 0;
+}
+
+static int commit(const struct process *keeper, const struct spec *s, uint64_t version, json_t **answer, struct problem *p)
 {
 	cleanup_path char *number = path_format("%" PRIu64, version);
-	json_t *answer = NULL;
-	int err = keeper_commit(keeper, number, COMMIT_BRIEFLY, s, &answer, p);
-	const char *problems = err ? "" : json_text(answer, "problems");
 
-	if (*problems)
-		err = problem_set(
-			p, EIO,
-			"committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
-			(int)strcspn(problems, "\n"), problems);
-	json_decref(answer);
-	return err;
+	return keeper_commit(keeper, number, COMMIT_BRIEFLY, s, answer, p);
 }
 
 /* fn NULL: nothing is changed. `show` gets the tenant as it is then, and the id. */
@@ -192,6 +196,7 @@ static int with_store(const struct arguments *a, edit_fn *fn,
 	struct process keeper = { 0 };
 	struct spec s = { 0 };
 	struct gfid id = { { 0 } };
+	json_t *answer = NULL;
 	uint64_t version = 0;
 	int err = keeper_find(a->ask.stratusd, &keeper, p);
 
@@ -202,9 +207,12 @@ static int with_store(const struct arguments *a, edit_fn *fn,
 	if (!err && fn)
 		err = fn(a, &s, &id, p);
 	if (!err && fn)
-		err = commit(&keeper, &s, version, p);
+		err = commit(&keeper, &s, version, &answer, p);
 	if (!err)
 		show(a, &s, find(&s, tenant_of(a), p), &id);
+	if (!err && fn)
+		err = judge(answer, p);
+	json_decref(answer);
 	spec_free(&s);
 	process_free(&keeper);
 	return err;

@@ -23,7 +23,7 @@ struct arguments {
 	const char *stratusd, *tenant; /* NULL: all */
 	bool json, csv, total, verify;
 	int wait_s;	  /* -1: not given */
-	unsigned missing; /* bricks that are not served */
+	unsigned missing; /* bricks that are not served, and stratusd that do not answer */
 	struct remote remote;
 };
 
@@ -181,13 +181,17 @@ static unsigned missing(const struct process *process)
 	return down;
 }
 
+static unsigned tell_silent(const struct process *process)
+{
+	fprintf(stderr,
+		"stratus usage: stratusd %d does not answer: what is charged at its bricks is missing; try again when it does\n",
+		(int)process_pid(process));
+	return 1;
+}
+
 static int ask_one(struct arguments *a, process_fn *fn, const struct process *process, json_t *bricks, struct problem *p)
 {
-	if (!process_answers(process))
-		return problem_set(p, ETIMEDOUT,
-				   "stratusd %d does not answer: what it serves would be missing; try again when it does",
-				   (int)process_pid(process));
-	a->missing += missing(process);
+	a->missing += process_answers(process) ? missing(process) : tell_silent(process);
 	return counts(process) ? fn(a, process, bricks, p) : 0;
 }
 
@@ -441,7 +445,8 @@ static int show(const struct arguments *a, json_t *bricks, struct problem *p)
 		keep_tenant(bricks, a->tenant);
 	json_array_foreach(bricks, i, brick) some |= json_array_size(json_object_get(brick, "accounts")) > 0;
 	if (!json_array_size(bricks))
-		return problem_set(p, ENOENT, "no brick that counts is served here: those of volumes with tenants do");
+		return problem_set(p, ENOENT, "no brick that counts %s: only those of volumes with tenants count",
+				   a->remote.servers ? "is served there" : "has answered here");
 	if (!some && a->remote.servers)
 		return problem_set(p, ENOENT, "no brick there tells you of a tenant '%s'", a->tenant);
 	if (!some)
@@ -494,7 +499,7 @@ int command_usage(int argc, char **argv)
 		"What is charged to each tenant on the bricks of this machine, and the limits: bytes and inodes, exact to the byte unless it says "
 		"otherwise. What belongs to no tenant is charged to '-'. doc/usage.md says how an object is charged. "
 		"`verify`, as root on the server, counts what is on the bricks and compares. Exit status then: 0 all agrees; 1 something differs; 2 "
-		"not all could be compared, or wrong command line; of usage itself 1 if a brick that counts is not served, which is told. With --server the tenant's administrator asks, by a certificate of "
+		"not all could be compared, or wrong command line; of usage itself 1 if a brick that counts is not served, or a server does not answer, which is told, and the others' numbers with it. With --server the tenant's administrator asks, by a certificate of "
 		"stratus:tenant/NAME/admin, and is told of his tenant.",
 		children,
 		NULL,
@@ -519,6 +524,8 @@ int command_usage(int argc, char **argv)
 	}
 	if (!err)
 		err = show(&a, bricks, &p);
+	else if (json_array_size(bricks)) /* the rest is of use */
+		show(&a, bricks, &p);
 	if (!err && a.verify)
 		status = tell_verified(argv[0], &a, bricks);
 	if (!status && a.missing)

@@ -53,6 +53,8 @@ for words in status "dump $OTHER" "volume info"; do
 	! timeout 300 "$STRATUS" $words 2>err || fail "a stopped process has answered"
 	grep -q "process $OTHER (stratusd) does not answer; see its log" err || fail "stratus $words says: $(cat err)"
 done
+! timeout 300 "$STRATUS" usage >out 2>err || fail "usage without a stopped process succeeds"
+grep -q "stratusd $OTHER does not answer: what is charged at its bricks is missing" err || fail "stratus usage says: $(cat err)"
 kill -CONT "$OTHER"
 "$STRATUS" volume info photos >out 2>&1 || true
 [ "$(wc -l <out)" = 1 ] || fail "what stratusd refuses is told in more than a line: $(cat -A out)"
