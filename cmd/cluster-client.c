@@ -58,7 +58,9 @@ static int find_only(struct process *keeper, struct problem *p)
 		*keeper = all.one[which];
 		all.one[which] = (struct process){ 0 };
 	} else if (found) {
-		err = problem_set(p, EINVAL, "%zu stratusd with a cluster store run here: name one with --stratusd", found);
+		err = problem_set(p, EINVAL,
+				  "%zu stratusd with a cluster store run here: name one of `stratus ps` with --stratusd",
+				  found);
 	} else if (silent) {
 		err = problem_set(p, ETIMEDOUT, "process %d (stratusd) does not answer; see its log", silent);
 	} else {

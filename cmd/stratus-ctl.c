@@ -244,9 +244,11 @@ static int stats_of(const struct process *process, const char *only, const struc
 		err = print_stats(process, name, c, all, p);
 	}
 	if (!err && !found)
-		err = problem_set(p, ENOENT,
-				  "the graph has no debug/io-stats%s%s: put one where you want to count (doc/volfile.md)",
-				  only ? " called " : "", only ? only : "");
+		err = problem_set(
+			p, ENOENT,
+			"the graph has no debug/io-stats%s%s: mounts count with `client-translators: [debug/io-stats]` in the "
+			"volume's specification (doc/volfile.md)",
+			only ? " called " : "", only ? only : "");
 	if (!err && c->json && !c->reset) {
 		json_dumpf(all, stdout, JSON_INDENT(2));
 		putchar('\n');

@@ -256,13 +256,16 @@ static int create(struct problem *p)
 static void wait_until_usable(void)
 {
 	struct stat st;
+	const char *why = stat(mount.directory, &st) ? strerror(errno) : NULL;
 
-	if (!stat(mount.directory, &st))
+	if (!why)
 		return;
-	log_warning(NULL, NULL, "%s is mounted but does not answer yet: %m", mount.directory);
+	log_warning(NULL, NULL, "%s is mounted but does not answer yet: %s", mount.directory, why);
 	if (!mount.service.foreground)
-		fprintf(stderr, "stratus mount: %s is mounted but does not answer yet (%m): is stratusd running?\n",
-			mount.directory);
+		fprintf(stderr,
+			"stratus mount: %s is mounted but does not answer yet (%s): its log %s may say why; a brick may not be "
+			"served, the certificate may be refused, or the tenant suspended\n",
+			mount.directory, why, mount.service.log);
 }
 
 static int serve(struct problem *p)

@@ -125,19 +125,22 @@ static int say_why_not(const char *path, int err, struct problem *p)
 	case EBUSY:
 		return problem_set(
 			p, -err,
-			"%s is being moved to another brick: try again when that has ended (`stratus rebalance status`)",
+			"%s is being moved to another brick: try again later, or ask your provider when that ends (`stratus rebalance status` tells him)",
 			shown);
 	case ENOTCONN:
-		return problem_set(p, -err, "not all bricks can be reached: try again when they are up (`stratus status`)");
+		return problem_set(
+			p, -err,
+			"not all bricks can be reached: try again later, or ask your provider when they are up (`stratus status` tells him)");
 	case ENOSPC:
-		return problem_set(p, -err,
-				   "too many directories have a quota (256 of a tenant at a brick), or the brick is full");
+		return problem_set(
+			p, -err,
+			"too many directories have a quota (256 of a tenant at a brick): `stratus quota list` shows them; or the brick is full: ask your provider for room");
 	case ENODATA:
-		return problem_set(p, -err, "%s has no quota of its own", shown);
+		return problem_set(p, -err, "%s has no quota of its own: `stratus quota show` tells which one holds it", shown);
 	case EINVAL:
 		return problem_set(
 			p, -err,
-			"%s can't have a quota of its own: it is the root, whose limit is set by `stratus tenant resize`",
+			"%s can't have a quota of its own: it is the root, whose limit your provider sets: ask for another one (`stratus tenant resize`)",
 			shown);
 	case EOPNOTSUPP:
 		return problem_set(p, -err,

@@ -208,9 +208,9 @@ static void show_left(const json_t *charged)
 static void show_rates(const struct spec_tenant *t)
 {
 	if (t->ops)
-		printf("  it may use %" PRIu64 " operations in a second\n", t->ops);
+		printf("  it may use %" PRIu64 " operations in a second on each brick\n", t->ops);
 	if (t->bandwidth)
-		printf("  it may read and write %" PRIu64 " bytes in a second\n", t->bandwidth);
+		printf("  it may read and write %" PRIu64 " bytes in a second on each brick\n", t->bandwidth);
 	if (t->weight)
 		printf("  its share has the weight %" PRIu64 "\n", t->weight);
 }
@@ -515,9 +515,10 @@ int command_tenant(int argc, char **argv)
 		  "(none: for ever)",
 		  0 },
 		{ "ops", KEY_OPS, "NUMBER", 0,
-		  "With create, resize: it may use so many operations in a second (none: no limit)", 0 },
+		  "With create, resize: it may use so many operations in a second on each brick (none: no limit)", 0 },
 		{ "bandwidth", KEY_BANDWIDTH, "SIZE", 0,
-		  "With create, resize: it may read and write so many bytes in a second (500K, 50M, 1G; none: no limit)", 0 },
+		  "With create, resize: it may read and write so many bytes in a second on each brick (500K, 50M, 1G; none: no limit)",
+		  0 },
 		{ "weight", KEY_WEIGHT, "NUMBER", 0,
 		  "With create, resize: where several want more than the brick can do, it gets so many parts (1 to 1000; none: 1)",
 		  0 },

@@ -151,7 +151,9 @@ static int from_terminal(const char *prompt, void *secret, size_t *size, struct 
 	if (fd < 0 || tcgetattr(fd, &usual)) {
 		if (fd >= 0)
 			close(fd);
-		return problem_set(p, ENOTTY, "there is no terminal to ask for a secret: use --passphrase-fd or --secret-file");
+		return problem_set(
+			p, ENOTTY,
+			"there is no terminal to ask for a secret: use --passphrase-fd or --secret-file (in fstab the option key-secret=FILE)");
 	}
 	err = ask_silently(fd, &usual, prompt, secret, size);
 	close(fd);
