@@ -230,6 +230,33 @@ int set_now(struct world *w, int client, struct lock lock)
 	return o.result;
 }
 
+static const char large[] = "volume memory\ntype debug/memory\nend-volume\n"
+			    "volume locks\ntype features/locks\noption max-locks 40000\nsubvolumes memory\nend-volume\n";
+
+/* Many who ask as `like` does, each with an owner of its own; they all wait. The dump tells of each, so it is not read for each. */
+static void park(struct asker *a, int count, struct asker like)
+{
+	uint64_t before = counter(like.world, "waited:");
+
+	for (int i = 0; i < count; i++) {
+		a[i] = like;
+		a[i].lock.owner += i;
+		a[i].result = 1;
+		assert_int_equal(task_spawn(runtime_shard(i % 2), ask, &a[i]), 0);
+	}
+	assert_true(EVENTUALLY(counter(like.world, "waited:") == before + count));
+}
+
+/* How many of them have that result. */
+static int count_of(struct asker *a, int count, int result)
+{
+	int have = 0;
+
+	for (int i = 0; i < count; i++)
+		have += a[i].result == result;
+	return have;
+}
+
 static void waiters_get_the_lock_in_order_of_arrival(void **state)
 {
 	struct world w;
@@ -360,6 +387,35 @@ static void a_circle_of_waiters_is_refused(void **state)
 	assert_true(EVENTUALLY(b.result == 0));
 	assert_int_equal(set_now(&w, 1, posix(F_UNLCK, 1, 1, 1)), 0);
 	assert_true(EVENTUALLY(a.result == 0));
+	close_world(&w);
+}
+
+enum { PARKED = 2000, READERS = 60 }; /* times each other: more than the steps of a search */
+
+/* Each of the readers is in the way of the one who closes the circle, so what waits for each is looked for. */
+static void what_others_park_hides_no_circle(void **state)
+{
+	static struct asker parked[PARKED];
+	struct asker first, second;
+	struct world w;
+
+	(void)state;
+	open_world(&w, large);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 0)), 0);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 100, 100)), 0);
+	for (int i = 0; i < READERS; i++)
+		assert_int_equal(set_now(&w, 1, posix(F_RDLCK, 2 + i, 10, 10)), 0);
+	park(parked, PARKED, (struct asker){ .world = &w, .client = 2, .lock = waiting(posix(F_RDLCK, 1, 100, 100)) });
+	second = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 2, 0, 0)) };
+	ask_and_wait(&second);
+	first = (struct asker){ .world = &w, .client = 0, .lock = waiting(posix(F_WRLCK, 1, 10, 10)), .result = 1 };
+	assert_int_equal(task_spawn(NULL, ask, &first), 0);
+	assert_true(EVENTUALLY(first.result != 1));
+	assert_int_equal(first.result, -EDEADLK);
+	gone(&w, 2);
+	assert_true(EVENTUALLY(count_of(parked, PARKED, -ENOTCONN) == PARKED));
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 0)), 0);
+	assert_true(EVENTUALLY(second.result == 0));
 	close_world(&w);
 }
 
@@ -553,9 +609,6 @@ static void take_ranges(void *arg)
 /* Whoever gives one back has all who wait compared with all that is held, while nobody gets a lock of any file. */
 static void many_locks_and_many_who_wait_do_not_go_together(void **state)
 {
-	static const char large[] =
-		"volume memory\ntype debug/memory\nend-volume\n"
-		"volume locks\ntype features/locks\noption max-locks 40000\nsubvolumes memory\nend-volume\n";
 	struct asker a[WAITING];
 	atomic_int order = 0;
 	struct world w;
@@ -698,6 +751,7 @@ int main(void)
 		cmocka_unit_test(a_cancelled_waiter_gets_ecanceled_and_no_lock),
 		cmocka_unit_test(no_wake_up_is_lost_and_one_writer_excludes_all),
 		cmocka_unit_test(a_circle_of_waiters_is_refused),
+		cmocka_unit_test(what_others_park_hides_no_circle),
 		cmocka_unit_test(flocks_belong_to_the_open_file),
 		cmocka_unit_test(flush_drops_the_locks_of_that_owner_only),
 		cmocka_unit_test(the_end_of_a_file_drops_what_was_locked_through_it),

@@ -195,14 +195,16 @@ unsigned held_drop(struct lock_inode *at, enum lock_kind kind, bool (*match)(con
 	return count;
 }
 
-/* Those who wait in the name of `party` join the queue, each once. */
-static struct waiter *queue_waiters(struct locks *p, const struct party *party, struct waiter *last, unsigned *steps)
+/* Those who wait in the name of `party` join the queue, each once. Only its own client's are looked at: what others park would use up the steps of who has nothing to do with them. */
+static struct waiter *queue_waiters(uint64_t search, const struct party *party, struct waiter *last, unsigned *steps)
 {
-	for (struct waiter *w = p->waiter; w; w = w->all_next) {
+	for (struct waiter *w = party->client->waiter; w; w = w->client_next) {
 		++*steps;
-		if (w->seen || w->want.lock.kind != LOCK_POSIX || !party_equal(&w->want.party, party))
+		if (w->want.lock.kind != LOCK_POSIX || w->want.party.owner != party->owner)
 			continue;
-		w->seen = true;
+		if (w->seen == search) /* and with it all others of the party */
+			return last;
+		w->seen = search;
 		w->queue_next = NULL;
 		last->queue_next = w;
 		last = w;
@@ -216,9 +218,7 @@ bool waits_for_itself(struct locks *p, struct waiter *me)
 	struct waiter *last = me;
 	unsigned steps = 0;
 
-	for (struct waiter *w = p->waiter; w; w = w->all_next)
-		w->seen = false;
-	me->seen = true;
+	me->seen = ++p->searches;
 	me->queue_next = NULL;
 	for (struct waiter *w = me; w; w = w->queue_next) {
 		for (struct held *h = w->at->held[LOCK_POSIX]; h; h = h->next) {
@@ -228,7 +228,7 @@ bool waits_for_itself(struct locks *p, struct waiter *me)
 				continue;
 			if (w != me && party_equal(&h->party, &me->want.party))
 				return true;
-			last = queue_waiters(p, &h->party, last, &steps);
+			last = queue_waiters(p->searches, &h->party, last, &steps);
 		}
 	}
 	return false;

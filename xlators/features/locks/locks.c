@@ -70,39 +70,43 @@ static void locks_forget_inode(struct xlator *x, struct inode *inode, void *slot
 
 /* ---- waiting: the lock is held ---- */
 
-static void unlist(struct locks *p, struct waiter *w)
+static void unlist(struct waiter *w)
 {
-	struct waiter **at = &w->at->waiter, **all = &p->waiter;
+	struct waiter **at = &w->at->waiter;
+	struct lock_client *c = w->want.party.client;
 
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
-	while (*all != w)
-		all = &(*all)->all_next;
-	*all = w->all_next;
-	w->want.party.client->waiting--;
-	client_count(w->want.party.client, -1);
+	if (w->client_next)
+		w->client_next->client_prev = w->client_prev;
+	*(w->client_prev ? &w->client_prev->client_next : &c->waiter) = w->client_next;
+	c->waiting--;
+	client_count(c, -1);
 }
 
 static void enlist(struct locks *p, struct waiter *w)
 {
 	struct waiter **at = &w->at->waiter;
+	struct lock_client *c = w->want.party.client;
 
 	while (*at)
 		at = &(*at)->next;
 	w->next = NULL;
 	*at = w;
-	w->all_next = p->waiter;
-	p->waiter = w;
-	w->want.party.client->waiting++;
-	client_count(w->want.party.client, 1);
+	w->client_next = c->waiter;
+	if (c->waiter)
+		c->waiter->client_prev = w;
+	c->waiter = w;
+	c->waiting++;
+	client_count(c, 1);
 	p->waited++;
 }
 
 /* The waiter may be gone as soon as the lock is released. */
-static void settle(struct locks *p, struct waiter *w, int result)
+static void settle(struct waiter *w, int result)
 {
-	unlist(p, w);
+	unlist(w);
 	w->result = result;
 	task_wake(w->task);
 }
@@ -121,7 +125,7 @@ void grant_waiters(struct locks *p, struct lock_inode *at)
 			continue;
 		held_apply(at, &w->want, w->spare);
 		p->granted++;
-		settle(p, w, 0);
+		settle(w, 0);
 		next = lowers ? at->waiter : next;
 	}
 }
@@ -138,7 +142,7 @@ static int wait_for(struct locks *p, struct waiter *me)
 	} while (me->result == -EINPROGRESS && !err);
 	result = me->result;
 	if (result == -EINPROGRESS)
-		unlist(p, me);
+		unlist(me);
 	return result == -EINPROGRESS ? err : result;
 }
 
@@ -540,14 +544,14 @@ static bool of_session(const struct held *h, const void *arg)
 	return h->party.client == session->client && h->incarnation <= session->incarnation;
 }
 
-static void give_up_waiters(struct locks *p, const struct session *session)
+static void give_up_waiters(const struct session *session)
 {
 	struct waiter *next;
 
-	for (struct waiter *w = p->waiter; w; w = next) {
-		next = w->all_next;
+	for (struct waiter *w = session->client->waiter; w; w = next) {
+		next = w->client_next;
 		if (of_session(&w->want, session))
-			settle(p, w, -ENOTCONN);
+			settle(w, -ENOTCONN);
 	}
 }
 
@@ -585,7 +589,7 @@ static void locks_client_gone(struct xlator *x, const struct client *client)
 	pthread_mutex_lock(&p->lock);
 	if (c->ended <= client->incarnation)
 		c->ended = client->incarnation + 1;
-	give_up_waiters(p, &session);
+	give_up_waiters(&session);
 	last = !has_later(p, &session);
 	pthread_mutex_unlock(&p->lock);
 	if (last)
@@ -630,8 +634,9 @@ static void locks_stop(struct xlator *x)
 	struct locks *p = x->private;
 
 	pthread_mutex_lock(&p->lock);
-	while (p->waiter)
-		settle(p, p->waiter, -ENOTCONN);
+	for (struct lock_client *c = p->client; c; c = c->next)
+		while (c->waiter)
+			settle(c->waiter, -ENOTCONN);
 	p->grace_end_ns = 0;
 	task_cond_broadcast(&p->grace_over);
 	pthread_mutex_unlock(&p->lock);

@@ -27,8 +27,8 @@ struct waiter { /* on the stack of the task that waits */
 	struct task *task;
 	int result;	     /* -EINPROGRESS until granted or given up by another */
 	struct waiter *next; /* of the inode, in order of arrival */
-	struct waiter *all_next;
-	bool seen;		   /* by the search for a deadlock */
+	struct waiter *client_next, *client_prev;
+	uint64_t seen;		   /* the last search for a deadlock that has come to it */
 	struct waiter *queue_next; /* in that search */
 };
 struct pin { /* on the stack of the task that does a change with HELD: as long as it does, the lock is nobody else's, even if it is given back meanwhile */
@@ -56,9 +56,10 @@ struct lock_client {
 	uint64_t locks;
 	unsigned users; /* requests that work with it */
 	unsigned waiting;
-	bool recorded;	/* there is a durable record; see locks-grace.c */
-	uint64_t ended; /* sessions with a lower incarnation have ended */
-	bool obsolete;	/* the record is of an earlier session, of which nothing is left to get back */
+	struct waiter *waiter; /* on all inodes */
+	bool recorded;	       /* there is a durable record; see locks-grace.c */
+	uint64_t ended;	       /* sessions with a lower incarnation have ended */
+	bool obsolete;	       /* the record is of an earlier session, of which nothing is left to get back */
 	enum reclaim_state reclaim;
 	struct lock_client *next;
 };
@@ -70,7 +71,7 @@ struct locks {
 	struct lock_client *client;
 	struct lock_tenant *tenant; /* as many as there are tenants: they stay */
 	struct lock_inode *inode;
-	struct waiter *waiter; /* of all inodes */
+	uint64_t searches; /* for deadlocks */
 	uint64_t started_ns;
 	uint64_t grace_end_ns; /* 0: no grace period (any more) */
 	unsigned expected;     /* clients that aren't done with their reclaims */
