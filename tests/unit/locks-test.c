@@ -369,6 +369,79 @@ static void no_wake_up_is_lost_and_one_writer_excludes_all(void **state)
 	close_world(&w);
 }
 
+enum { CROWD = 4000, PASSES = 20 };
+struct passers {
+	struct asker free; /* whose lock the crowd waits for */
+	atomic_int left, owners;
+};
+
+/* Who comes while the crowd is being served comes after it; then he may come and go. */
+static void pass_by(void *arg)
+{
+	struct passers *s = arg;
+	struct world *w = s->free.world;
+	int owner = atomic_fetch_add(&s->owners, 1);
+
+	CHECK(!set(w, 2, waiting(posix(F_RDLCK, owner, 0, 9))));
+	CHECK(counter(w, "granted:") >= 1 + CROWD + 1);
+	for (int i = 0; i < PASSES; i++) {
+		CHECK(!set(w, 2, posix(F_UNLCK, owner, 0, 9)));
+		CHECK(!set(w, 2, waiting(posix(F_RDLCK, owner, 0, 9))));
+	}
+	CHECK(!set(w, 2, posix(F_UNLCK, owner, 0, 9)));
+	s->left--;
+}
+
+/* On one shard, so they come when the first portion is done. */
+static void free_and_pass_by(void *arg)
+{
+	struct passers *s = arg;
+
+	CHECK(!task_spawn(NULL, ask, &s->free));
+	for (int i = 0; i < HANDS; i++)
+		CHECK(!task_spawn(NULL, pass_by, s));
+}
+
+/* Each who gets the lock makes it more work to grant it to the next: 8 million comparisons for all. */
+static void a_crowd_gets_its_lock_in_portions_and_nobody_is_forgotten(void **state)
+{
+	static struct asker crowd[CROWD];
+	struct passers s = { .left = HANDS, .owners = 1 };
+	struct asker writer;
+	struct world w;
+
+	(void)state;
+	open_world(&w, large);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	park(crowd, CROWD, (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 1, 0, 9)) });
+	assert_int_equal(counter(&w, "paused:"), 0);
+	s.free = (struct asker){ .world = &w, .client = 0, .lock = posix(F_UNLCK, 1, 0, 9), .result = 1 };
+	task_call(free_and_pass_by, &s);
+	assert_true(EVENTUALLY(s.free.result == 0 && s.left == 0));
+	assert_true(EVENTUALLY(count_of(crowd, CROWD, 0) == CROWD));
+	assert_true(counter(&w, "paused:") >= 100);
+	writer = (struct asker){ .world = &w, .client = 2, .lock = waiting(posix(F_WRLCK, 1, 0, 9)) };
+	ask_and_wait(&writer);
+	gone(&w, 1);
+	assert_true(EVENTUALLY(writer.result == 0));
+	close_world(&w);
+}
+
+static void the_end_of_a_session_serves_a_crowd_in_portions_too(void **state)
+{
+	static struct asker crowd[CROWD];
+	struct world w;
+
+	(void)state;
+	open_world(&w, large);
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	park(crowd, CROWD, (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 1, 0, 9)) });
+	gone(&w, 0);
+	assert_true(EVENTUALLY(count_of(crowd, CROWD, 0) == CROWD));
+	assert_true(counter(&w, "paused:") >= 100);
+	close_world(&w);
+}
+
 static void a_circle_of_waiters_is_refused(void **state)
 {
 	struct world w;
@@ -750,6 +823,8 @@ int main(void)
 		cmocka_unit_test(who_has_a_lock_for_reading_only_from_now_on_lets_others_read),
 		cmocka_unit_test(a_cancelled_waiter_gets_ecanceled_and_no_lock),
 		cmocka_unit_test(no_wake_up_is_lost_and_one_writer_excludes_all),
+		cmocka_unit_test(a_crowd_gets_its_lock_in_portions_and_nobody_is_forgotten),
+		cmocka_unit_test(the_end_of_a_session_serves_a_crowd_in_portions_too),
 		cmocka_unit_test(a_circle_of_waiters_is_refused),
 		cmocka_unit_test(what_others_park_hides_no_circle),
 		cmocka_unit_test(flocks_belong_to_the_open_file),

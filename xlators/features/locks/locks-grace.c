@@ -80,7 +80,7 @@ struct lock_client *client_get(struct locks *p, const struct client *client, boo
 	const uint8_t *id = client ? client->id : nobody;
 	struct lock_client *c;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	c = find(p, id);
 	if (!c && make)
 		c = add(p, id);
@@ -110,12 +110,12 @@ void client_put(struct xlator *x, struct lock_client *c)
 
 	if (!c)
 		return;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	obsolete = c->recorded && (c->ended || c->obsolete) && !c->locks && c->users == 1;
 	pthread_mutex_unlock(&p->lock);
 	if (obsolete)
 		record_remove(x, c);
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	if (--c->users == 0 && !c->locks && !c->recorded && c->reclaim == NOT_EXPECTED)
 		forget(p, c);
 	pthread_mutex_unlock(&p->lock);
@@ -190,7 +190,7 @@ int record_write(struct xlator *x, struct lock_client *c)
 	if (err)
 		log_error(x, NULL, "can't record in %s that a client holds locks: %s; its lock is refused", p->state_dir,
 			  strerror(-err));
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	c->recorded |= !err;
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&p->records);
@@ -206,7 +206,7 @@ void record_remove(struct xlator *x, struct lock_client *c)
 
 	task_blocks();
 	pthread_mutex_lock(&p->records);
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	remove = c->recorded && c->users == 1;
 	c->recorded &= !remove; /* before the file goes: a lock granted from now on writes it anew */
 	pthread_mutex_unlock(&p->lock);
@@ -305,7 +305,7 @@ static void sweep(struct xlator *x)
 	struct lock_client *c;
 
 	do {
-		pthread_mutex_lock(&p->lock);
+		locks_take(p);
 		for (c = p->client; c && c->reclaim == NOT_EXPECTED; c = c->next)
 			;
 		if (c) {
@@ -316,7 +316,7 @@ static void sweep(struct xlator *x)
 		pthread_mutex_unlock(&p->lock);
 		client_put(x, c);
 	} while (c);
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	p->expected = 0;
 	end(p);
 	pthread_mutex_unlock(&p->lock);
@@ -333,7 +333,7 @@ int grace_wait(struct xlator *x, uint64_t deadline_ns)
 	struct locks *p = x->private;
 	int err = 0;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	while (!err && p->grace_end_ns) {
 		uint64_t until = p->sweeping || sooner(deadline_ns, p->grace_end_ns) ? deadline_ns : p->grace_end_ns;
 
@@ -341,7 +341,7 @@ int grace_wait(struct xlator *x, uint64_t deadline_ns)
 			p->sweeping = true;
 			pthread_mutex_unlock(&p->lock);
 			sweep(x);
-			pthread_mutex_lock(&p->lock);
+			locks_take(p);
 			continue;
 		}
 		err = task_cond_wait(&p->grace_over, &p->lock, until);

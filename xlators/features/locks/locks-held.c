@@ -24,10 +24,11 @@ static int pin_set(struct locks *p, struct pin *pin)
 {
 	int err = -ENOTHELD;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	if (pin->at && pin->held.party.client && is_held(pin->at, pin)) {
 		pin->next = pin->at->pin;
 		pin->at->pin = pin;
+		pin->at->pins++;
 		err = 0;
 	}
 	p->not_held += err != 0;
@@ -39,11 +40,12 @@ static void pin_take_out(struct locks *p, struct pin *pin)
 {
 	struct pin **at = &pin->at->pin;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	while (*at != pin)
 		at = &(*at)->next;
 	*at = pin->next;
-	grant_waiters(p, pin->at); /* if the lock was given back meanwhile */
+	pin->at->pins--;
+	grant_waiters(p, pin->at, true); /* if the lock was given back meanwhile */
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -7,7 +7,7 @@
 enum { SEARCH_MAX = 100000 }; /* steps after which a circle of waiters is no longer looked for (Linux: 10) */
 enum {
 	PAIRS_MAX = 1 << 18
-}; /* of locks and of those who wait for one of the same object: each may be compared with each, while nobody on the brick gets any lock */
+}; /* of locks and of those who wait for one of the same object: each may be compared with each when one is given back */
 
 static bool party_equal(const struct party *a, const struct party *b)
 {
@@ -63,16 +63,7 @@ bool held_gives_back(const struct lock_inode *at, const struct held *want)
 
 bool held_too_many(const struct lock_inode *at, bool waits)
 {
-	uint64_t held = 1, waiting = waits;
-
-	for (const struct waiter *w = at->waiter; w; w = w->next)
-		waiting++;
-	if (!waiting)
-		return false;
-	for (int kind = 0; kind <= LOCK_FLOCK; kind++)
-		for (const struct held *h = at->held[kind]; h; h = h->next)
-			held++;
-	return held * waiting > PAIRS_MAX;
+	return (at->held_count + 1) * (at->waiting + waits) > PAIRS_MAX;
 }
 
 bool held_lowers(const struct lock_inode *at, const struct held *want)
@@ -97,29 +88,31 @@ static struct held *take_spare(struct held *spare[2])
 	abort(); /* a range splits at most one other: one spare for that and one for the new range */
 }
 
-static void insert(struct held **list, const struct held *value, struct held *spare[2])
+static void insert(struct lock_inode *of, struct held **list, const struct held *value, struct held *spare[2])
 {
 	struct held *h = take_spare(spare);
 
 	*h = *value;
 	h->next = *list;
 	*list = h;
+	of->held_count++;
 	h->party.client->locks++;
 	client_count(h->party.client, 1);
 }
 
-static void erase(struct held **at)
+static void erase(struct lock_inode *of, struct held **at)
 {
 	struct held *h = *at;
 
 	*at = h->next;
+	of->held_count--;
 	h->party.client->locks--;
 	client_count(h->party.client, -1);
 	free(h);
 }
 
 /* Cuts the range out of *at, which overlaps it. Returns where to go on. */
-static struct held **cut(struct held **at, const struct lock *range, struct held *spare[2])
+static struct held **cut(struct lock_inode *of, struct held **at, const struct lock *range, struct held *spare[2])
 {
 	struct held *h = *at;
 
@@ -128,7 +121,7 @@ static struct held **cut(struct held **at, const struct lock *range, struct held
 
 		right.lock.start = range->end + 1;
 		h->lock.end = range->start - 1;
-		insert(&h->next, &right, spare);
+		insert(of, &h->next, &right, spare);
 		return &h->next->next;
 	}
 	if (h->lock.start < range->start)
@@ -136,7 +129,7 @@ static struct held **cut(struct held **at, const struct lock *range, struct held
 	else if (h->lock.end > range->end)
 		h->lock.start = range->end + 1;
 	else {
-		erase(at);
+		erase(of, at);
 		return at;
 	}
 	return &h->next;
@@ -168,15 +161,15 @@ void held_apply(struct lock_inode *at, const struct held *want, struct held *spa
 				fresh.lock.start = (*h)->lock.start;
 			if ((*h)->lock.end > fresh.lock.end)
 				fresh.lock.end = (*h)->lock.end;
-			erase(h);
+			erase(at, h);
 		} else if (overlap(&(*h)->lock, &want->lock)) {
-			h = cut(h, &want->lock, spare);
+			h = cut(at, h, &want->lock, spare);
 		} else {
 			h = &(*h)->next;
 		}
 	}
 	if (want->lock.type != F_UNLCK)
-		insert(list, &fresh, spare);
+		insert(at, list, &fresh, spare);
 }
 
 unsigned held_drop(struct lock_inode *at, enum lock_kind kind, bool (*match)(const struct held *, const void *),
@@ -186,7 +179,7 @@ unsigned held_drop(struct lock_inode *at, enum lock_kind kind, bool (*match)(con
 
 	for (struct held **h = &at->held[kind]; *h;) {
 		if (match(*h, arg)) {
-			erase(h);
+			erase(at, h);
 			count++;
 		} else {
 			h = &(*h)->next;

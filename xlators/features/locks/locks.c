@@ -36,7 +36,7 @@ static struct lock_inode *lock_inode_of(struct xlator *x, struct inode *inode)
 		free(at);
 		return inode_slot(inode, x);
 	}
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	at->next = p->inode;
 	if (at->next)
 		at->next->prev = at;
@@ -58,7 +58,7 @@ static void locks_forget_inode(struct xlator *x, struct inode *inode, void *slot
 	struct lock_inode *at = slot;
 
 	(void)inode;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	held_drop(at, LOCK_POSIX, any_held, NULL);
 	held_drop(at, LOCK_FLOCK, any_held, NULL);
 	if (at->next)
@@ -70,14 +70,40 @@ static void locks_forget_inode(struct xlator *x, struct inode *inode, void *slot
 
 /* ---- waiting: the lock is held ---- */
 
-static void unlist(struct waiter *w)
+static void begin_granting(struct locks *p, struct lock_inode *at)
 {
-	struct waiter **at = &w->at->waiter;
+	at->grant_next = NULL;
+	at->grant_prev = p->last_granting;
+	*(at->grant_prev ? &at->grant_prev->grant_next : &p->granting) = at;
+	p->last_granting = at;
+}
+
+static void end_granting(struct locks *p, struct lock_inode *at)
+{
+	*(at->grant_prev ? &at->grant_prev->grant_next : &p->granting) = at->grant_next;
+	*(at->grant_next ? &at->grant_next->grant_prev : &p->last_granting) = at->grant_prev;
+}
+
+/* Where it goes on. What is listed has somebody who waits, whose file keeps the inode. */
+static void grant_from(struct locks *p, struct lock_inode *at, struct waiter *w)
+{
+	if (w && !at->grant)
+		begin_granting(p, at);
+	if (!w && at->grant)
+		end_granting(p, at);
+	at->grant = w;
+}
+
+static void unlist(struct locks *p, struct waiter *w)
+{
+	struct lock_inode *at = w->at;
 	struct lock_client *c = w->want.party.client;
 
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	if (at->grant == w)
+		grant_from(p, at, w->next);
+	*(w->prev ? &w->prev->next : &at->waiter) = w->next;
+	*(w->next ? &w->next->prev : &at->last_waiter) = w->prev;
+	at->waiting--;
 	if (w->client_next)
 		w->client_next->client_prev = w->client_prev;
 	*(w->client_prev ? &w->client_prev->client_next : &c->waiter) = w->client_next;
@@ -87,13 +113,15 @@ static void unlist(struct waiter *w)
 
 static void enlist(struct locks *p, struct waiter *w)
 {
-	struct waiter **at = &w->at->waiter;
+	struct lock_inode *at = w->at;
 	struct lock_client *c = w->want.party.client;
 
-	while (*at)
-		at = &(*at)->next;
 	w->next = NULL;
-	*at = w;
+	w->prev = at->last_waiter;
+	*(w->prev ? &w->prev->next : &at->waiter) = w;
+	at->last_waiter = w;
+	at->waiting++;
+	w->client_prev = NULL;
 	w->client_next = c->waiter;
 	if (c->waiter)
 		c->waiter->client_prev = w;
@@ -104,29 +132,88 @@ static void enlist(struct locks *p, struct waiter *w)
 }
 
 /* The waiter may be gone as soon as the lock is released. */
-static void settle(struct waiter *w, int result)
+static void settle(struct locks *p, struct waiter *w, int result)
 {
-	unlist(w);
+	unlist(p, w);
 	w->result = result;
 	task_wake(w->task);
 }
 
-/* Something was given back: whoever can have its lock now gets it here, in order of arrival, so nobody else can take it first. Who has it for reading from now on, and had it for
- * writing, may have been in the way of one before him. */
-void grant_waiters(struct locks *p, struct lock_inode *at)
+/* ---- granting: the lock is held, but between portions ---- */
+
+/* Pairs of a lock and one who waits for one that are compared at a time, while nobody on the brick gets any lock. */
+enum { PORTION = 1 << 16 };
+
+/* Looks at the one who is next. Who has it for reading from now on, and had it for writing, may have been in the way of one before him. */
+static void grant_next(struct locks *p, struct lock_inode *at)
 {
-	struct waiter *next;
+	struct waiter *w = at->grant;
 
-	for (struct waiter *w = at->waiter; w; w = next) {
-		bool lowers = held_lowers(at, &w->want);
+	if (held_conflict(at, &w->want)) {
+		grant_from(p, at, w->next);
+		return;
+	}
+	if (held_lowers(at, &w->want))
+		grant_from(p, at, at->waiter);
+	held_apply(at, &w->want, w->spare);
+	p->granted++;
+	settle(p, w, 0);
+}
 
-		next = w->next;
-		if (held_conflict(at, &w->want))
-			continue;
-		held_apply(at, &w->want, w->spare);
-		p->granted++;
-		settle(w, 0);
-		next = lowers ? at->waiter : next;
+/* Each who gets his lock makes it more work for the next. */
+static void grant_some(struct locks *p, struct lock_inode *at, uint64_t *work)
+{
+	while (at->grant && *work < PORTION) {
+		*work += at->held_count + at->pins + 1;
+		grant_next(p, at);
+	}
+}
+
+static void let_others(struct locks *p, bool yields)
+{
+	p->paused++;
+	pthread_mutex_unlock(&p->lock);
+	if (yields && task_self())
+		task_yield();
+	locks_take_in_turn(p);
+}
+
+/* What was begun, by whomever. Also for who wants something of the inode now: else he could come before one who has waited. */
+static void grant_rest(struct locks *p, struct lock_inode *at, bool yields)
+{
+	uint64_t work = 0;
+
+	for (grant_some(p, at, &work); at->grant; grant_some(p, at, &work)) {
+		let_others(p, yields);
+		work = 0;
+	}
+}
+
+/* All who wait are to be looked at, from the first on, so that nobody gets what one before him could have. It is the newest of those that are to be done. */
+static void grant_anew(struct locks *p, struct lock_inode *at)
+{
+	grant_from(p, at, NULL);
+	at->grant_number = ++p->grants;
+	grant_from(p, at, at->waiter);
+}
+
+void grant_waiters(struct locks *p, struct lock_inode *at, bool yields)
+{
+	grant_anew(p, at);
+	grant_rest(p, at, yields);
+}
+
+/* Of all inodes what was begun up to now. What begins meanwhile is done by others; no inode is kept from going while they have their turn. */
+static void grant_all(struct locks *p)
+{
+	uint64_t work = 0, last = p->grants;
+
+	while (p->granting && p->granting->grant_number <= last) {
+		grant_some(p, p->granting, &work);
+		if (work >= PORTION) {
+			let_others(p, true);
+			work = 0;
+		}
 	}
 }
 
@@ -138,11 +225,11 @@ static int wait_for(struct locks *p, struct waiter *me)
 	do {
 		pthread_mutex_unlock(&p->lock);
 		err = task_wait(NO_DEADLINE);
-		pthread_mutex_lock(&p->lock);
+		locks_take(p);
 	} while (me->result == -EINPROGRESS && !err);
 	result = me->result;
 	if (result == -EINPROGRESS)
-		unlist(me);
+		unlist(p, me);
 	return result == -EINPROGRESS ? err : result;
 }
 
@@ -171,13 +258,18 @@ static void convert_flock(struct locks *p, struct waiter *me)
 {
 	if (me->want.lock.kind == LOCK_FLOCK && !held_covers(me->at, &me->want) &&
 	    held_drop(me->at, LOCK_FLOCK, same_flock, &me->want))
-		grant_waiters(p, me->at);
+		grant_waiters(p, me->at, true);
 }
 
 static int lost(struct locks *p)
 {
 	p->lost++;
 	return -ENOLCK;
+}
+
+static bool has_ended(const struct waiter *me)
+{
+	return me->want.incarnation < me->want.party.client->ended;
 }
 
 static bool has_most(const struct locks *p, const struct lock_client *c)
@@ -211,6 +303,8 @@ static int acquire(struct locks *p, struct waiter *me)
 	if (me->want.lock.reclaim)
 		return reclaim(p, me);
 	convert_flock(p, me);
+	if (has_ended(me)) /* meanwhile, as others may have had their turn */
+		return -ENOTCONN;
 	if (has_most(p, c))
 		return -ENOLCK;
 	if (!held_conflict(me->at, &me->want)) {
@@ -222,7 +316,7 @@ static int acquire(struct locks *p, struct waiter *me)
 		held_apply(me->at, &me->want, me->spare);
 		p->granted++;
 		if (lowers)
-			grant_waiters(p, me->at);
+			grant_waiters(p, me->at, true);
 		return 0;
 	}
 	if (!me->want.lock.wait)
@@ -244,13 +338,14 @@ static int set_range(struct xlator *x, struct waiter *me)
 	bool reclaims = me->want.lock.reclaim;
 	int err = 0;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	while (!err && *p->state_dir && !c->recorded && !reclaims) {
 		pthread_mutex_unlock(&p->lock);
 		err = record_write(x, c);
-		pthread_mutex_lock(&p->lock);
+		locks_take(p);
 	}
-	if (!err && me->want.incarnation < c->ended)
+	grant_rest(p, me->at, true);
+	if (!err && has_ended(me))
 		err = -ENOTCONN;
 	if (!err) {
 		grace_note(p, c, reclaims);
@@ -269,14 +364,15 @@ static int unlock(struct xlator *x, struct waiter *me)
 	bool gives_back;
 	int err = 0;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
+	grant_rest(p, me->at, true);
 	gives_back = held_gives_back(me->at, &me->want);
 	if ((has_most(p, me->want.party.client) || held_too_many(me->at, false)) && held_splits(me->at, &me->want))
 		err = -ENOLCK;
 	else
 		held_apply(me->at, &me->want, me->spare);
 	if (gives_back)
-		grant_waiters(p, me->at);
+		grant_waiters(p, me->at, true);
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }
@@ -288,13 +384,13 @@ static int admit(struct request *rq, struct xlator *x, const struct waiter *me)
 
 	if (me->want.lock.reclaim)
 		return 0;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	grace_note(p, me->want.party.client, false);
 	pthread_mutex_unlock(&p->lock);
 	return grace_wait(x, me->want.lock.wait ? NO_DEADLINE : rq->deadline_ns);
 }
 
-static void drop_through(struct xlator *, struct file *);
+static void drop_through(struct xlator *, struct file *, bool yields);
 
 /* Tells the end of the file that there are locks to drop. */
 static int mark_file(struct xlator *x, const struct waiter *me)
@@ -317,7 +413,7 @@ static int set_or_drop(struct request *rq, struct xlator *x, struct waiter *me)
 	if (!err)
 		err = set_range(x, me);
 	if (!err && mark_file(x, me)) {
-		drop_through(x, (struct file *)me->want.file);
+		drop_through(x, (struct file *)me->want.file, true);
 		err = -ENOLCK;
 	}
 	return err;
@@ -386,7 +482,7 @@ static int locks_getlk(struct request *rq, struct xlator *x, const struct getlk_
 	if (err)
 		return err;
 	want.party.client = client_get(p, rq->client, false);
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	h = at ? held_conflict(at, &want) : NULL;
 	out->lock = h ? h->lock : in->lock;
 	pthread_mutex_unlock(&p->lock);
@@ -410,12 +506,12 @@ static bool is_locked(struct xlator *x, const struct lock_inode *at)
 	struct locks *p = x->private;
 	bool over, locked;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	over = p->grace_end_ns && clock_ns() >= p->grace_end_ns;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
 		grace_wait(x, clock_ns());
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	locked = may_be_reclaimed(p) || (at && (at->held[0] || at->held[1] || at->waiter || at->pin));
 	pthread_mutex_unlock(&p->lock);
 	return locked;
@@ -433,16 +529,16 @@ static int locks_getxattr(struct request *rq, struct xlator *x, const struct get
 /* ---- the ends of things ---- */
 
 static void drop(struct xlator *x, struct inode *inode, enum lock_kind kind, bool (*match)(const struct held *, const void *),
-		 const void *arg)
+		 const void *arg, bool yields)
 {
 	struct locks *p = x->private;
 	struct lock_inode *at = inode_slot(inode, x);
 
 	if (!at)
 		return;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	if (held_drop(at, kind, match, arg))
-		grant_waiters(p, at);
+		grant_waiters(p, at, yields);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -466,15 +562,15 @@ static void drop_posix(struct request *rq, struct xlator *x, struct file *file, 
 		return;
 	party.client = client_get(x->private, rq->client, false);
 	if (party.client)
-		drop(x, file->inode, LOCK_POSIX, same_party, &party);
+		drop(x, file->inode, LOCK_POSIX, same_party, &party, true);
 	client_put(x, party.client);
 }
 
 /* The owners of POSIX locks have closed the file, too: a flush of theirs that got lost leaves nothing behind. */
-static void drop_through(struct xlator *x, struct file *file)
+static void drop_through(struct xlator *x, struct file *file, bool yields)
 {
-	drop(x, file->inode, LOCK_FLOCK, same_file, file);
-	drop(x, file->inode, LOCK_POSIX, same_file, file);
+	drop(x, file->inode, LOCK_FLOCK, same_file, file, yields);
+	drop(x, file->inode, LOCK_POSIX, same_file, file, yields);
 }
 
 static int locks_flush(struct request *rq, struct xlator *x, const struct flush_in *in, struct flush_out *out)
@@ -486,14 +582,14 @@ static int locks_flush(struct request *rq, struct xlator *x, const struct flush_
 static int locks_release(struct request *rq, struct xlator *x, const struct release_in *in, struct release_out *out)
 {
 	if (file_slot_take(in->file, x))
-		drop_through(x, in->file);
+		drop_through(x, in->file, true);
 	return release_on(rq, x->child[0], in, out);
 }
 
 static void locks_forget_file(struct xlator *x, struct file *file, void *slot)
 {
 	(void)slot;
-	drop_through(x, file);
+	drop_through(x, file, false); /* whoever lets go of the last reference may hold something */
 }
 
 /* Flush and release may ride in a compound: what they drop is dropped when the compound is done. */
@@ -513,7 +609,7 @@ static void drop_after(struct request *rq, struct xlator *x, const struct step *
 	if (step->fop == FOP_flush && (file = flush->file ? flush->file : *last))
 		drop_posix(rq, x, file, flush->owner);
 	if (step->fop == FOP_release && (file = release->file ? release->file : *last) && file_slot_take(file, x))
-		drop_through(x, file);
+		drop_through(x, file, true);
 }
 
 static int locks_compound(struct request *rq, struct xlator *x, const struct compound_in *in, struct compound_out *out)
@@ -544,14 +640,14 @@ static bool of_session(const struct held *h, const void *arg)
 	return h->party.client == session->client && h->incarnation <= session->incarnation;
 }
 
-static void give_up_waiters(const struct session *session)
+static void give_up_waiters(struct locks *p, const struct session *session)
 {
 	struct waiter *next;
 
 	for (struct waiter *w = session->client->waiter; w; w = next) {
 		next = w->client_next;
 		if (of_session(&w->want, session))
-			settle(w, -ENOTCONN);
+			settle(p, w, -ENOTCONN);
 	}
 }
 
@@ -562,8 +658,9 @@ static void drop_session(struct locks *p, const struct session *session)
 
 		dropped += held_drop(at, LOCK_FLOCK, of_session, session);
 		if (dropped)
-			grant_waiters(p, at);
+			grant_anew(p, at);
 	}
+	grant_all(p);
 }
 
 /* True if a later session of the client holds locks. */
@@ -586,15 +683,15 @@ static void locks_client_gone(struct xlator *x, const struct client *client)
 
 	if (!c)
 		return;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	if (c->ended <= client->incarnation)
 		c->ended = client->incarnation + 1;
-	give_up_waiters(&session);
+	give_up_waiters(p, &session);
 	last = !has_later(p, &session);
 	pthread_mutex_unlock(&p->lock);
 	if (last)
 		record_remove(x, c); /* before its locks can become another's */
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	drop_session(p, &session);
 	if (last)
 		grace_done(p, c);
@@ -609,7 +706,7 @@ static void locks_client_reclaimed(struct xlator *x, const struct client *client
 
 	if (!c)
 		return;
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	grace_done(p, c);
 	pthread_mutex_unlock(&p->lock);
 	client_put(x, c);
@@ -621,6 +718,7 @@ static int locks_init(struct xlator *x, struct problem *problem)
 {
 	struct locks *p = x->private;
 
+	pthread_mutex_init(&p->turn, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_init(&p->records, NULL);
 	if (*p->state_dir && *p->state_dir != '/')
@@ -633,10 +731,10 @@ static void locks_stop(struct xlator *x)
 {
 	struct locks *p = x->private;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	for (struct lock_client *c = p->client; c; c = c->next)
 		while (c->waiter)
-			settle(c->waiter, -ENOTCONN);
+			settle(p, c->waiter, -ENOTCONN);
 	p->grace_end_ns = 0;
 	task_cond_broadcast(&p->grace_over);
 	pthread_mutex_unlock(&p->lock);
@@ -648,6 +746,7 @@ static void locks_finish(struct xlator *x)
 
 	client_free_all(p);
 	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->turn);
 	pthread_mutex_destroy(&p->records);
 }
 
@@ -672,11 +771,12 @@ static void locks_dump(struct xlator *x, FILE *f)
 {
 	struct locks *p = x->private;
 
-	pthread_mutex_lock(&p->lock);
+	locks_take(p);
 	fprintf(f,
-		"  granted: %llu\n  waited: %llu\n  deadlocks: %llu\n  lost: %llu\n  not held: %llu\n  expected: %u\n  grace: %s\n",
+		"  granted: %llu\n  waited: %llu\n  deadlocks: %llu\n  lost: %llu\n  not held: %llu\n  paused: %llu\n  expected: %u\n  grace: %s\n",
 		(unsigned long long)p->granted, (unsigned long long)p->waited, (unsigned long long)p->deadlocks,
-		(unsigned long long)p->lost, (unsigned long long)p->not_held, p->expected, p->grace_end_ns ? "on" : "off");
+		(unsigned long long)p->lost, (unsigned long long)p->not_held, (unsigned long long)p->paused, p->expected,
+		p->grace_end_ns ? "on" : "off");
 	for (const struct lock_inode *at = p->inode; at; at = at->next)
 		dump_inode(at, f);
 	pthread_mutex_unlock(&p->lock);

@@ -25,8 +25,8 @@ struct waiter { /* on the stack of the task that waits */
 	struct held *spare[2]; /* what the grant will use up, so that it can't fail */
 	struct lock_inode *at;
 	struct task *task;
-	int result;	     /* -EINPROGRESS until granted or given up by another */
-	struct waiter *next; /* of the inode, in order of arrival */
+	int result;		    /* -EINPROGRESS until granted or given up by another */
+	struct waiter *next, *prev; /* of the inode, in order of arrival */
 	struct waiter *client_next, *client_prev;
 	uint64_t seen;		   /* the last search for a deadlock that has come to it */
 	struct waiter *queue_next; /* in that search */
@@ -39,8 +39,14 @@ struct pin { /* on the stack of the task that does a change with HELD: as long a
 struct lock_inode {	      /* slot of an inode; made by its first lock */
 	struct inode *inode;  /* borrowed */
 	struct held *held[2]; /* by enum lock_kind; ranges of one party never overlap, nor touch with the same type */
-	struct waiter *waiter;
+	uint64_t held_count;  /* of both kinds */
+	struct waiter *waiter, *last_waiter;
+	uint64_t waiting;
 	struct pin *pin;
+	uint64_t pins;
+	struct waiter *grant;  /* something was given back: from this one on they are still to be looked at. Or NULL */
+	uint64_t grant_number; /* of what was given back last */
+	struct lock_inode *grant_next, *grant_prev; /* of those with `grant` */
 	struct lock_inode *next, *prev;
 };
 struct lock_tenant { /* what all clients of one tenant have together */
@@ -67,18 +73,21 @@ struct locks {
 	char *state_dir;
 	uint64_t grace_ms;
 	int64_t max_locks;
+	pthread_mutex_t turn; /* to take `lock`; taken before it, see locks_take_in_turn */
 	pthread_mutex_t lock; /* guards all below and all structs above; short */
 	struct lock_client *client;
 	struct lock_tenant *tenant; /* as many as there are tenants: they stay */
 	struct lock_inode *inode;
-	uint64_t searches; /* for deadlocks */
+	struct lock_inode *granting, *last_granting; /* with somebody who is still to be looked at, by grant_number */
+	uint64_t grants;			     /* the last grant_number */
+	uint64_t searches;			     /* for deadlocks */
 	uint64_t started_ns;
 	uint64_t grace_end_ns; /* 0: no grace period (any more) */
 	unsigned expected;     /* clients that aren't done with their reclaims */
 	bool sweeping;	       /* one task is ending the grace period */
 	struct task_cond grace_over;
 	pthread_mutex_t records; /* serialises work in the directory; taken before `lock` */
-	uint64_t granted, waited, deadlocks, lost, not_held;
+	uint64_t granted, waited, deadlocks, lost, not_held, paused;
 	atomic_uint_fast64_t lost_told_ns; /* when the log was told of one */
 };
 
@@ -103,8 +112,24 @@ unsigned held_drop(struct lock_inode *, enum lock_kind, bool (*match)(const stru
 bool waits_for_itself(struct locks *, struct waiter *me);
 
 /* ---- locks.c ---- */
-/* Something was given back: whoever can have its lock now gets it here; the lock is held. */
-void grant_waiters(struct locks *, struct lock_inode *);
+/* Takes p->lock, after those who have had to wait for it. A mutex alone goes to who is awake: mostly to who has just let it go. */
+static inline void locks_take_in_turn(struct locks *p)
+{
+	pthread_mutex_lock(&p->turn);
+	pthread_mutex_lock(&p->lock);
+	pthread_mutex_unlock(&p->turn);
+}
+
+/* Takes p->lock; who finds it free needs no turn. */
+static inline void locks_take(struct locks *p)
+{
+	if (pthread_mutex_trylock(&p->lock))
+		locks_take_in_turn(p);
+}
+
+/* Something was given back: whoever can have its lock now gets it here; the lock is held, but for a moment now and then where that is much work. In those moments
+ * other tasks run, if the caller is one and `yields`: it holds nothing then that others wait for. */
+void grant_waiters(struct locks *, struct lock_inode *, bool yields);
 
 /* ---- locks-held.c: changes that are good only while a lock is held (held.h) ---- */
 int locks_write(struct request *, struct xlator *, const struct write_in *, struct write_out *);
