@@ -640,6 +640,10 @@ static void take_many(void *arg)
 	for (int i = 0; i < 100; i++)
 		CHECK(!set(w, 0, posix(F_WRLCK, i, 2 * i, 2 * i)));
 	CHECK(set(w, 0, posix(F_WRLCK, 0, 1000, 1000)) == -ENOLCK);
+	CHECK(!set(w, 0, posix(F_RDLCK, 5, 10, 10))); /* that makes no more of them */
+	CHECK(!set(w, 0, posix(F_RDLCK, 5, 10, 10)));
+	CHECK(!set(w, 0, posix(F_WRLCK, 5, 10, 11)));
+	CHECK(set(w, 0, posix(F_RDLCK, 5, 11, 11)) == -ENOLCK); /* that does */
 	CHECK(!set(w, 1, posix(F_WRLCK, 0, 1000, 1000)));
 	CHECK(!set(w, 0, posix(F_UNLCK, 0, 0, 0)));
 	CHECK(!set(w, 0, posix(F_WRLCK, 0, 1002, 1002)));
@@ -704,6 +708,29 @@ static void many_locks_and_many_who_wait_do_not_go_together(void **state)
 		assert_true(EVENTUALLY(a[i].result == 0));
 		assert_int_equal(set_now(&w, 1, posix(F_UNLCK, 20 + i, 0, 0)), 0);
 	}
+	close_world(&w);
+}
+
+/* The waiting of one who wants more of it would be too much; that he has less of it instead is not. */
+static void a_flock_that_may_not_change_its_type_stays_what_it_was(void **state)
+{
+	static struct asker a[WAITING - 1];
+	struct world w;
+
+	(void)state;
+	open_world(&w, large);
+	task_call(take_ranges, &w);
+	assert_int_equal(set_now(&w, 0, flock_of(F_RDLCK, 1)), 0);
+	assert_int_equal(set_now(&w, 2, flock_of(F_RDLCK, 2)), 0);
+	park(a, WAITING - 1, (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_WRLCK, 20, 0, 0)) });
+	assert_int_equal(set_now(&w, 0, waiting(flock_of(F_WRLCK, 1))), -ENOLCK);
+	assert_int_equal(set_now(&w, 2, flock_of(F_UNLCK, 2)), 0);
+	assert_int_equal(set_now(&w, 1, flock_of(F_WRLCK, 3)), -EAGAIN);
+	assert_int_equal(set_now(&w, 0, waiting(flock_of(F_WRLCK, 1))), 0);
+	assert_int_equal(set_now(&w, 0, flock_of(F_RDLCK, 1)), 0);
+	assert_int_equal(set_now(&w, 2, flock_of(F_RDLCK, 2)), 0);
+	gone(&w, 1);
+	assert_true(EVENTUALLY(count_of(a, WAITING - 1, -ENOTCONN) == WAITING - 1));
 	close_world(&w);
 }
 
@@ -833,6 +860,7 @@ int main(void)
 		cmocka_unit_test(who_gets_a_lock_through_a_file_that_was_closed_meanwhile_does_not_keep_it),
 		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
 		cmocka_unit_test(many_locks_and_many_who_wait_do_not_go_together),
+		cmocka_unit_test(a_flock_that_may_not_change_its_type_stays_what_it_was),
 		cmocka_unit_test(the_clients_of_one_tenant_get_so_many_locks_together),
 		cmocka_unit_test(nor_does_one_who_reclaims_get_more),
 		cmocka_unit_test(the_id_of_another_tenants_client_is_of_no_use),

@@ -53,6 +53,14 @@ bool held_covers(const struct lock_inode *at, const struct held *want)
 	return false;
 }
 
+bool held_adds(const struct lock_inode *at, const struct held *want)
+{
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
+		if (party_equal(&h->party, &want->party) && h->lock.start >= want->lock.start && h->lock.end <= want->lock.end)
+			return false;
+	return !held_covers(at, want);
+}
+
 bool held_gives_back(const struct lock_inode *at, const struct held *want)
 {
 	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)

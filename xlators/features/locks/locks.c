@@ -277,6 +277,21 @@ static bool has_most(const struct locks *p, const struct lock_client *c)
 	return c->locks + c->waiting >= (uint64_t)p->max_locks || (c->tenant && c->tenant->locks >= (uint64_t)p->max_locks);
 }
 
+/* For one more lock, or one more who waits, if it comes to that. It is asked before anything is given back: a flock that changes its type will have made room for its waiting and for the new one. */
+static bool has_room(const struct locks *p, const struct waiter *me)
+{
+	bool most = has_most(p, me->want.party.client), conflict, waits, adds;
+
+	if (!most && !held_too_many(me->at, true))
+		return true;
+	conflict = held_conflict(me->at, &me->want);
+	waits = conflict && me->want.lock.wait;
+	adds = held_adds(me->at, &me->want);
+	if (most && (adds || (waits && me->want.lock.kind == LOCK_POSIX)))
+		return false;
+	return waits ? !held_too_many(me->at, true) : conflict || !adds || !held_too_many(me->at, false);
+}
+
 /* A reclaim is good if nothing can have come between: in the grace period, for who has a record. Where no records are kept
  * new locks don't wait, so another may have held the lock meanwhile; then it is given back for as long after the start, if
  * nobody holds it now. What the session never lost is simply still there. */
@@ -290,7 +305,7 @@ static int reclaim(struct locks *p, struct waiter *me)
 		held_apply(me->at, &me->want, me->spare);
 		return 0;
 	}
-	if (!allowed || has_most(p, c) || held_too_many(me->at, false) || held_conflict(me->at, &me->want))
+	if (!allowed || held_conflict(me->at, &me->want) || !has_room(p, me))
 		return lost(p);
 	held_apply(me->at, &me->want, me->spare);
 	return 0;
@@ -298,20 +313,15 @@ static int reclaim(struct locks *p, struct waiter *me)
 
 static int acquire(struct locks *p, struct waiter *me)
 {
-	const struct lock_client *c = me->want.party.client;
-
 	if (me->want.lock.reclaim)
 		return reclaim(p, me);
+	if (!has_room(p, me)) /* he keeps what he has */
+		return -ENOLCK;
 	convert_flock(p, me);
 	if (has_ended(me)) /* meanwhile, as others may have had their turn */
 		return -ENOTCONN;
-	if (has_most(p, c))
-		return -ENOLCK;
 	if (!held_conflict(me->at, &me->want)) {
 		bool lowers = held_lowers(me->at, &me->want);
-
-		if (held_too_many(me->at, false))
-			return -ENOLCK;
 
 		held_apply(me->at, &me->want, me->spare);
 		p->granted++;
@@ -321,8 +331,6 @@ static int acquire(struct locks *p, struct waiter *me)
 	}
 	if (!me->want.lock.wait)
 		return -EAGAIN;
-	if (held_too_many(me->at, true))
-		return -ENOLCK;
 	if (me->want.lock.kind == LOCK_POSIX && waits_for_itself(p, me)) {
 		p->deadlocks++;
 		return -EDEADLK;

@@ -96,6 +96,8 @@ struct locks {
 struct held *held_conflict(const struct lock_inode *, const struct held *want);
 /* True if the party holds all of the range with that type already. */
 bool held_covers(const struct lock_inode *, const struct held *want);
+/* False if there are no more locks with that than without: the party has it, or one in whose place it comes. */
+bool held_adds(const struct lock_inode *, const struct held *want);
 /* True if the party holds some of the range. */
 bool held_gives_back(const struct lock_inode *, const struct held *want);
 /* True if one more lock, or one more who waits (`waits`), would make too much work of each that is given back. */
