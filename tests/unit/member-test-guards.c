@@ -524,9 +524,9 @@ static int come_back_from_away(void)
 {
 	int err;
 
-	returned = 1;
+	anew = 1;
 	err = come_back(&gfid_root);
-	returned = 0;
+	anew = 0;
 	return err;
 }
 

@@ -17,7 +17,7 @@ static const uint8_t secret[REPLICA_SECRET_SIZE];
 const uint8_t session[16] = { 1 }, strangers[16] = { 2 };
 struct view view;
 unsigned other_members;
-uint32_t returned;
+uint32_t anew;
 uint64_t sequence, generation, prune;
 bool unproven, unwritable, changes_wait;
 const char *below = "";
@@ -178,7 +178,9 @@ static int activate(int err)
 	struct pack p = { 0 };
 
 	pack_view(&p, &view);
-	pack_u32(&p, returned);
+	pack_u32(&p, 0);
+	pack_u8(&p, 0);
+	pack_u32(&p, anew);
 	err = err ? err : tell(REPLICA_ACTIVATE, view.epoch, &p, NULL);
 	err = err ? err : lease(&r);
 	err = err ? err : attach(&client, session);

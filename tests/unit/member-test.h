@@ -27,7 +27,7 @@ extern uint64_t generation, prune; /* as leases say */
 extern bool unproven, unwritable, changes_wait;
 extern const char *below;      /* volumes that the leaf is on */
 extern unsigned set_number;    /* after the next reopen() */
-extern uint32_t returned;      /* members that were away, as the next view says */
+extern uint32_t anew;	       /* members that are told all that they lack, as the next view says */
 extern unsigned other_members; /* of the view beside this one, which are IN as far as it knows */
 
 void on(const char *leaf, task_fn *);

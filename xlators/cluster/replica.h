@@ -80,10 +80,11 @@ enum replica_verb {
 	REPLICA_NOTES,	     /* index of the first -> notes (as many as fit; none: the end) */
 	REPLICA_ADD_NOTES,   /* notes: of the union, for the epoch to come */
 	REPLICA_ADD_PENDING, /* flag: all ; gfids */
-	REPLICA_ACTIVATE,    /* view, mask of members that were away ; members become what it says, in that epoch */
-	REPLICA_RESOLVE,     /* notes, with what became of them: recovered */
-	REPLICA_INDEX,	     /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
-	REPLICA_PENDING,     /* cursor -> count, flag: all, gfids */
+	REPLICA_ACTIVATE, /* view, mask of members that were away, flag: changes that were under way go on, mask of members that are BACK and have been told of all that they have not
+			      * synced ; members become what it says, in that epoch */
+	REPLICA_RESOLVE,  /* notes, with what became of them: recovered */
+	REPLICA_INDEX,	  /* above generation, cursor -> flag: overflowed, next cursor, gfids with types */
+	REPLICA_PENDING,  /* cursor -> count, flag: all, gfids */
 	REPLICA_STRIKE,	  /* flags; gfids: no longer pending -> count: of those that are, for a change was skipped meanwhile */
 	REPLICA_FIND,	  /* gfid -> inode, links (see pack_links): where the brick knows it. -ENOENT: it can't find it */
 	REPLICA_LOSE,	  /* gfid: if the object has no name here, what is left of it does not count any more: nobody gets it */

@@ -315,6 +315,7 @@ static int activate(struct changing *v)
 	pack_view(&p, v->next);
 	pack_u32(&p, v->returns | v->unsure);
 	pack_u8(&p, goes_on_anew(v));
+	pack_u32(&p, v->coming & ~v->demoted);
 	good = tell_members(c, v->stay, REPLICA_ACTIVATE, &p, coordinator_lease_ns(c));
 	pack_free(&p);
 	pthread_mutex_lock(&c->lock);

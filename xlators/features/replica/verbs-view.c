@@ -190,13 +190,14 @@ int verb_activate(struct asked *a, uint64_t epoch)
 {
 	struct member *m = a->m;
 	enum member_state before;
-	bool returns, goes_on;
+	bool returns, goes_on, anew;
 	struct view v;
 	int err = 0;
 
 	unpack_view(&a->u, &v);
 	returns = unpack_more(&a->u) && unpack_u32(&a->u) >> m->number & 1;
-	goes_on = unpack_more(&a->u) && unpack_u8(&a->u); /* a coordinator before this one does not say so */
+	goes_on = unpack_more(&a->u) && unpack_u8(&a->u);		 /* a coordinator before this one does not say so */
+	anew = unpack_more(&a->u) && unpack_u32(&a->u) >> m->number & 1; /* nor one before this */
 	if (a->u.failed || v.epoch != epoch || m->number >= v.members)
 		return -EINVAL;
 	pthread_mutex_lock(&m->lock);
@@ -223,7 +224,7 @@ int verb_activate(struct asked *a, uint64_t epoch)
 			s->asked_ns = 0;
 		err = take_notes(m, !m->since);
 		forget_half_made(m);
-		if (returns && member_state(m) == MEMBER_BACK) { /* all that was not synced is pending */
+		if (anew) { /* all that was not synced is pending */
 			m->unsynced = false;
 			m->lost_count = 0;
 		}
