@@ -166,6 +166,14 @@ static int set_option(int words, char **word, struct problem *p)
 	return visit(&(struct visit){ .name = word[1], .act = change_option, .words = words, .word = word, .p = p });
 }
 
+/* Closes what was written to memory. Half of an answer would pass for all of it. */
+static bool ends_whole(FILE *f)
+{
+	bool whole = !ferror(f);
+
+	return !fclose(f) && whole;
+}
+
 static int run_command(struct xlator *x, int words, char **word, FILE *out, struct problem *p)
 {
 	char *text = NULL;
@@ -179,7 +187,10 @@ static int run_command(struct xlator *x, int words, char **word, FILE *out, stru
 	if (!own)
 		return problem_set(p, ENOMEM, "out of memory");
 	err = x->type->command(x, words - 2, word + 2, own);
-	fclose(own);
+	if (!ends_whole(own)) {
+		free(text);
+		return problem_set(p, ENOMEM, "out of memory");
+	}
 	if (!err)
 		fwrite(text, 1, size, out);
 	else if (size) /* it says itself why */
@@ -315,6 +326,7 @@ static void answer(int fd)
 	int words = 0, err;
 	struct problem p = { 0 };
 	FILE *out, *reply;
+	bool whole;
 
 	while (size < LINE_MAX_BYTES && !memchr(line, '\n', size)) {
 		ssize_t n = read_some((void *)(intptr_t)fd, line + size, LINE_MAX_BYTES - size);
@@ -333,8 +345,10 @@ static void answer(int fd)
 	reply = stream_on(fd, "w");
 	if (out && reply) {
 		err = p.text[0] ? -EINVAL : run(words, word, body, out, &p);
-		fclose(out);
+		whole = ends_whole(out);
 		out = NULL;
+		if (!err && !whole)
+			err = problem_set(&p, ENOMEM, "out of memory");
 		if (err)
 			fprintf(reply, "error %s\n", p.text[0] ? p.text : error_text(err));
 		else
