@@ -375,7 +375,7 @@ static bool is_of_the_disk(int err)
 int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
 {
 	struct afr *a = afr_of(x);
-	uint64_t deadline = afr_deadline(a, rq), lost = 0; /* an epoch */
+	uint64_t deadline = afr_deadline(a, rq), lost = 0, told = 0; /* epochs */
 	int err;
 
 	(void)out;
@@ -411,8 +411,12 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 		afr_view_stale(a, v.epoch);
 		if (bad && (bad & view_mask(&v, MEMBER_IN)) == view_mask(&v, MEMBER_IN))
 			return err;
-		if (bad)
+		if (bad && told != v.epoch)
 			afr_suspect(a, &v, bad, err);
+		if (v.epoch == lost) {
+			told = v.epoch; /* it goes on saying so */
+			afr_leave_view(a, v.epoch, deadline);
+		}
 		err = task_sleep_ms(SOON_MS);
 	} while (!err && clock_ns() < deadline);
 	return err ? err : -EIO;

@@ -388,18 +388,6 @@ static bool is_short(struct request *rq, struct xlator *x, enum fop fop, const v
 	return data && ((const struct write_out *)out)->written < data->size;
 }
 
-/* It was to be on the disk at once, and is perhaps in memory alone. */
-static void note_unsynced(struct member *m, enum fop fop, const void *in, int err)
-{
-	const struct write_in *write = in;
-
-	if (fop != FOP_write || !disk_lost_something(err) || !(write->file->flags & O_DSYNC))
-		return;
-	pthread_mutex_lock(&m->lock);
-	m->unsynced = true;
-	pthread_mutex_unlock(&m->lock);
-}
-
 /* Of a client whose word would not be enough the member tells itself what its disk did not do. */
 static void tell_failed(struct member *m, struct request *rq, const struct note *n, int err)
 {
@@ -501,7 +489,6 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	if (ended(m, &a, fop, in, out, err))
 		granted_attach(rq);
 	tell_failed(m, rq, &n, err);
-	note_unsynced(m, fop, in, err);
 	return err;
 }
 
@@ -663,6 +650,8 @@ static int judge_sync(struct member *m, const struct gfid *g, int err)
 {
 	if (!disk_lost_something(err))
 		return err ? err : has_lost(m, g) && !MUTANT("forget-lost") ? -EIO : 0;
+	if (!m->unsynced)
+		member_hears_losses(m);
 	m->unsynced = true;
 	if (m->lost_count < LOST_KEPT && !has_lost(m, g))
 		m->lost[m->lost_count++] = *g;

@@ -280,6 +280,8 @@ static inline struct member *member_locked(const struct xlator *x)
 enum member_state member_state(const struct member *);
 /* Makes all durable that was done here. *whole: what was done before, since the member was last healed, is so, too. Not with the lock held; may block. */
 int member_sync(struct member *, bool *whole);
+/* A file has lost something: that it is told of all of them now, in a task, and not again when it has been healed. With the lock held. */
+void member_hears_losses(struct member *);
 /* 0, or -EVIEW: no lease, or its state is below. */
 int member_serves(const struct member *, enum member_state at_least);
 bool member_pending(const struct member *, const struct gfid *);

@@ -43,6 +43,27 @@ int member_sync(struct member *m, bool *whole)
 	return err;
 }
 
+static void hear_losses(void *arg)
+{
+	struct member *m = arg;
+	bool whole;
+
+	member_sync(m, &whole);
+	pthread_mutex_lock(&m->lock);
+	m->tasks--;
+	task_cond_broadcast(&m->event);
+	pthread_mutex_unlock(&m->lock);
+}
+
+void member_hears_losses(struct member *m)
+{
+	if (m->stopping)
+		return;
+	m->tasks++;
+	if (task_spawn(NULL, hear_losses, m))
+		m->tasks--;
+}
+
 /* Waits for the changes of the generation that ended, then makes all durable. */
 static void sync_task(void *arg)
 {

@@ -76,14 +76,16 @@ static int from_client(struct asked *a)
 	}
 }
 
-/* If it says of which process, another does not answer for it: what that one had not synced may be lost. */
+/* If it says of which process, another does not answer for it, nor one that has lost something: it is to be the truth for others. */
 static int verb_sync(struct asked *a)
 {
-	bool whole; /* the coordinator is told that with the lease */
+	bool is_truth = unpack_more(&a->u), whole;
+	int err;
 
-	if (unpack_more(&a->u) && unpack_u64(&a->u) != a->m->incarnation)
+	if (is_truth && unpack_u64(&a->u) != a->m->incarnation)
 		return -EVIEW;
-	return MUTANT("heal-unsynced") ? 0 : member_sync(a->m, &whole);
+	err = MUTANT("heal-unsynced") ? 0 : member_sync(a->m, &whole);
+	return !err && is_truth && !MUTANT("heal-unsynced") && !whole ? -EIO : err;
 }
 
 static int from_coordinator(struct asked *a, uint64_t epoch)

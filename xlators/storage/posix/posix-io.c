@@ -285,7 +285,7 @@ static int write_at(struct request *rq, struct xlator *x, const struct write_in 
 	err = write_tail(rq, x, in, &done);
 	if (!err)
 		err = write_to(rq, brick_of(x), opened_of(x, in->file), in, data->size, &done);
-	if (!err && in->file->flags & O_DSYNC)
+	if (in->file->flags & O_DSYNC)
 		tail_synced(x, in->file->inode);
 	out->written = (uint32_t)done;
 	out->offset = in->offset;
@@ -383,11 +383,10 @@ int brick_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in,
 	(void)out;
 	if (err)
 		return err;
-	task_blocks();
-	err = result(in->datasync ? fdatasync(o->descriptor->fd) : fsync(o->descriptor->fd));
-	if (!err && !o->directory)
+	if (!o->directory)
 		tail_synced(x, in->file->inode);
-	return err;
+	task_blocks();
+	return result(in->datasync ? fdatasync(o->descriptor->fd) : fsync(o->descriptor->fd));
 }
 
 int brick_seek(struct request *rq, struct xlator *x, const struct seek_in *in, struct seek_out *out)
