@@ -472,6 +472,10 @@ static int tell_verified(const char *program, const struct arguments *a, const j
 	static const int status[] = { [VERIFY_AGREES] = 0, [VERIFY_DIFFERS] = 1, [VERIFY_UNKNOWN] = 2 };
 	enum verified result = verify_result(bricks);
 
+	if (result == VERIFY_AGREES && a->missing) { /* why has been told */
+		fprintf(stderr, "%s: what could be compared agrees; not all could be\n", program);
+		return status[VERIFY_UNKNOWN];
+	}
 	if (result != VERIFY_AGREES)
 		fprintf(stderr, "%s: %s\n", program, sentences[result]);
 	else if (!a->json)
