@@ -22,7 +22,7 @@ static const char volumes[] =
 
 static struct tree tree;
 static struct xlator *lease;
-static int failures;
+static atomic_int failures;
 
 struct asker {
 	struct client client;

@@ -47,7 +47,8 @@ struct rules {
 struct tenant {
 	uint32_t base;
 	atomic_bool limited; /* a copy of whether a bucket has a rate */
-	atomic_uint aside;   /* of its requests wait below for other clients; as long as these are ASIDE, no more get a turn */
+	atomic_uint
+		aside; /* of its requests wait below for other clients; as long as these are ASIDE, no more get a turn. Changed with the lock held */
 	/* What follows is guarded by throttle.lock. */
 	bool listed; /* the option names it */
 	char name[TENANT_NAME + 1];

@@ -281,9 +281,9 @@ void turn_end(struct throttle *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Told before the lock is taken: who gets in the queue meanwhile sees it, or is looked at here. */
 void turn_aside(struct throttle *t, struct tenant *who, bool on)
 {
+	pthread_mutex_lock(&t->lock);
 	if (on) {
 		atomic_fetch_add(&who->aside, 1);
 		atomic_fetch_sub(&t->below, 1);
@@ -291,7 +291,6 @@ void turn_aside(struct throttle *t, struct tenant *who, bool on)
 		atomic_fetch_add(&t->below, 1);
 		atomic_fetch_sub(&who->aside, 1);
 	}
-	pthread_mutex_lock(&t->lock);
 	turn_changed(t, who);
 	pthread_mutex_unlock(&t->lock);
 }
