@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks the stratusd that keeps the cluster store. */
+#include "json.h"
 #include "cluster-client.h"
 
 #include <errno.h>
@@ -127,4 +128,16 @@ int keeper_commit(const struct process *keeper, const char *version, enum commit
 	cleanup_path char *text = spec_text(s);
 
 	return text ? keeper_ask(keeper, line, text, answer, p) : -ENOMEM;
+}
+
+int keeper_judge(const json_t *answer, struct problem *p)
+{
+	const char *problems = json_text(answer, "problems");
+
+	return *problems
+		       ? problem_set(
+				 p, EIO,
+				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
+				 (int)strcspn(problems, "\n"), problems)
+		       : 0;
 }

@@ -21,4 +21,6 @@ int keeper_get(const struct process *, const char *volume, struct spec *, uint64
 enum commit_form { COMMIT, COMMIT_BRIEFLY, COMMIT_DRY };
 int keeper_commit(const struct process *, const char *version, enum commit_form, const struct spec *, json_t **answer,
 		  struct problem *);
+/* What is committed holds; a brick that could not take it over is a failure of the command all the same: -EIO, and a sentence. */
+int keeper_judge(const json_t *answer, struct problem *);
 #endif

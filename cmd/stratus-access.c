@@ -167,19 +167,6 @@ static const struct spec_tenant *find(const struct spec *s, const char *name, st
 
 typedef int edit_fn(const struct arguments *, struct spec *, struct gfid *id, struct problem *);
 
-/* What is committed holds, and is shown; a brick that could not take it over is a failure of the command all the same. */
-static int judge(const json_t *answer, struct problem *p)
-{
-	const char *problems = json_text(answer, "problems");
-
-	return *problems
-		       ? problem_set(
-				 p, EIO,
-				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
-				 (int)strcspn(problems, "\n"), problems)
-		       : 0;
-}
-
 static int commit(const struct process *keeper, const struct spec *s, uint64_t version, json_t **answer, struct problem *p)
 {
 	cleanup_path char *number = path_format("%" PRIu64, version);
@@ -211,7 +198,7 @@ static int with_store(const struct arguments *a, edit_fn *fn,
 	if (!err)
 		show(a, &s, find(&s, tenant_of(a), p), &id);
 	if (!err && fn)
-		err = judge(answer, p);
+		err = keeper_judge(answer, p);
 	json_decref(answer);
 	spec_free(&s);
 	process_free(&keeper);

@@ -370,19 +370,6 @@ static void tell(const struct arguments *a, const struct spec *s, const json_t *
 	show(a, s, spec_tenant_find(s, name_of(a)), NULL);
 }
 
-/* What is committed holds; a brick that could not take it over is a failure of the command all the same. */
-static int judge(const json_t *answer, struct problem *p)
-{
-	const char *problems = json_text(answer, "problems");
-
-	return *problems
-		       ? problem_set(
-				 p, EIO,
-				 "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
-				 (int)strcspn(problems, "\n"), problems)
-		       : 0;
-}
-
 static int commit(const struct arguments *a, const struct process *keeper, const struct spec *s, uint64_t version,
 		  struct problem *p)
 {
@@ -393,7 +380,7 @@ static int commit(const struct arguments *a, const struct process *keeper, const
 	if (!err)
 		tell(a, s, answer);
 	if (!err)
-		err = judge(answer, p);
+		err = keeper_judge(answer, p);
 	json_decref(answer);
 	return err;
 }
@@ -437,7 +424,7 @@ static int edit_there(const struct arguments *a, const struct process *keeper, c
 	if (!err)
 		tell_edited(a, answer);
 	if (!err)
-		err = judge(answer, p);
+		err = keeper_judge(answer, p);
 	json_decref(answer);
 	json_decref(limits);
 	free(body);

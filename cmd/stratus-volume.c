@@ -98,9 +98,7 @@ static int conclude(const struct arguments *a, const json_t *answer, struct prob
 	}
 	if (!*problems || a->is_awaited)
 		return 0;
-	return problem_set(
-		p, EIO, "committed, but not all is served yet (stratusd tries again; `stratus status` tells when it is): %.*s",
-		(int)strcspn(problems, "\n"), problems);
+	return keeper_judge(answer, p);
 }
 
 static int commit(const struct arguments *a, const struct process *keeper, const char *version, const struct spec *s,

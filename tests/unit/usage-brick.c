@@ -314,3 +314,61 @@ void kill_at_work(int times, void (*work)(uint64_t random), void (*expect)(void)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
+
+void hold_tell(const char *word, const char *what)
+{
+	char *argv[] = { (char *)word, (char *)what, NULL };
+	FILE *f = fopen("/dev/null", "w");
+	struct xlator *x = tree_find(&tree, "hold");
+
+	assert_int_equal(x->type->command(x, what ? 2 : 1, argv, f), 0);
+	fclose(f);
+}
+
+bool hold_has(int many)
+{
+	char *argv[] = { (char *)"list", NULL }, *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	struct xlator *x = tree_find(&tree, "hold");
+
+	x->type->command(x, 1, argv, f);
+	fclose(f);
+	for (const char *at = text; (at = strstr(at, "parked: ")); at++)
+		many--;
+	free(text);
+	return many <= 0;
+}
+
+/* As it is told by an option of debug/error-gen, which is below. */
+void set_failure(const char *option, const char *value)
+{
+	struct xlator *x = tree_find(&tree, "fails");
+	struct problem p = { 0 };
+
+	assert_int_equal(option_change(x->type->options, x->private, x->name, option, value, &p), 0);
+	x->type->reconfigure(x, option_find(x->type->options, option));
+}
+
+void grow(void *arg)
+{
+	struct file *file;
+
+	assert_int_equal(tree_open_file(&tree, "/f", O_WRONLY | O_APPEND, &file), 0);
+	assert_int_equal(tree_write(&tree, file, *(int *)arg, "0123456789abcdef", 16), 0);
+	tree_release(&tree, file);
+	*(int *)arg += 1 << 20;
+}
+
+int mkdir_as(const char *path, const struct gfid *gfid)
+{
+	struct mkdir_in in = { .gfid = *gfid, .mode = 0755 };
+	struct mkdir_out out = { 0 };
+	int err = tree_loc(&tree, path, &in.loc);
+
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_mkdir, &in, &out);
+	fop_out_clear(FOP_mkdir, &out);
+	inode_unref(in.loc.parent);
+	return err;
+}

@@ -152,26 +152,6 @@ static void a_recount_beside_changes_is_exact(void **s)
 	tree_close(&tree);
 }
 
-/* As it is told by an option of debug/error-gen, which is below. */
-static void set_failure(const char *option, const char *value)
-{
-	struct xlator *x = tree_find(&tree, "fails");
-	struct problem p = { 0 };
-
-	assert_int_equal(option_change(x->type->options, x->private, x->name, option, value, &p), 0);
-	x->type->reconfigure(x, option_find(x->type->options, option));
-}
-
-static void grow(void *arg)
-{
-	struct file *file;
-
-	assert_int_equal(tree_open_file(&tree, "/f", O_WRONLY | O_APPEND, &file), 0);
-	assert_int_equal(tree_write(&tree, file, *(int *)arg, "0123456789abcdef", 16), 0);
-	tree_release(&tree, file);
-	*(int *)arg += 1 << 20;
-}
-
 static void make(void *arg)
 {
 	assert_int_equal(tree_put(&tree, arg, "text"), 0);
@@ -290,31 +270,6 @@ static void what_a_first_try_has_removed_is_gone(void **s)
 }
 
 /* ---- who takes a name while it is exchanged ---- */
-
-static void hold_tell(const char *word, const char *what)
-{
-	char *argv[] = { (char *)word, (char *)what, NULL };
-	FILE *f = fopen("/dev/null", "w");
-	struct xlator *x = tree_find(&tree, "hold");
-
-	assert_int_equal(x->type->command(x, what ? 2 : 1, argv, f), 0);
-	fclose(f);
-}
-
-static bool hold_has(int many)
-{
-	char *argv[] = { (char *)"list", NULL }, *text = NULL;
-	size_t size;
-	FILE *f = open_memstream(&text, &size);
-	struct xlator *x = tree_find(&tree, "hold");
-
-	x->type->command(x, 1, argv, f);
-	fclose(f);
-	for (const char *at = text; (at = strstr(at, "parked: ")); at++)
-		many--;
-	free(text);
-	return many <= 0;
-}
 
 static struct {
 	int err;
@@ -436,19 +391,6 @@ static int create_as(const char *path, const struct gfid *gfid, struct file **fi
 	return err;
 }
 
-static int mkdir_as(const char *path, const struct gfid *gfid)
-{
-	struct mkdir_in in = { .gfid = *gfid, .mode = 0755 };
-	struct mkdir_out out = { 0 };
-	int err = tree_loc(&tree, path, &in.loc);
-
-	if (!err)
-		err = tree_call(&tree, tree.at, FOP_mkdir, &in, &out);
-	fop_out_clear(FOP_mkdir, &out);
-	inode_unref(in.loc.parent);
-	return err;
-}
-
 struct twice {
 	int first, again, other_type, charged_open;
 };
@@ -514,182 +456,6 @@ static void objects_with_gfids_that_are_alike_are_all_counted(void **s)
 	assert_true(EVENTUALLY(is_exact()));
 	expect_equal();
 	tree_close(&tree);
-}
-
-/* ---- births with the gfid of what is there, and of which nobody has learnt since the start what it is charged ---- */
-
-static struct {
-	struct inode *file, *directory; /* references */
-	int err[3];
-	atomic_bool writes;
-	atomic_int ended;
-} living;
-
-static void make_living(void *arg)
-{
-	*(int *)arg = tree_mkdir(&tree, "/d", 0755);
-	*(int *)arg |= tree_put(&tree, "/d/f", "text");
-	*(int *)arg |= tree_put(&tree, "/f", "text");
-	*(int *)arg |= tree_put(&tree, "/other", "text");
-}
-
-static void find_living(void *arg)
-{
-	*(int *)arg = tree_walk(&tree, "/f", &living.file);
-	*(int *)arg |= tree_walk(&tree, "/d", &living.directory);
-}
-
-static void open_living(void)
-{
-	int err = -1;
-
-	open_tree();
-	assert_true(EVENTUALLY(is_exact()));
-	assert_int_equal(task_call(make_living, &err), 0);
-	assert_int_equal(err, 0);
-	tree_close(&tree);
-	open_tree();
-	assert_true(is_exact()); /* it does not count, and so learns nothing */
-	assert_int_equal(task_call(find_living, &err), 0);
-	assert_int_equal(err, 0);
-	living.ended = 0;
-	living.writes = false;
-}
-
-static void close_living(void)
-{
-	inode_unref_at(&living.file);
-	inode_unref_at(&living.directory);
-	tree_close(&tree);
-}
-
-static void be_born_as_file(void *arg)
-{
-	struct mknod_in in = { .gfid = living.file->gfid, .mode = S_IFREG | 0644 };
-	struct mknod_out out = { 0 };
-
-	(void)arg;
-	living.err[0] = tree_loc(&tree, "/new", &in.loc);
-	if (!living.err[0])
-		living.err[0] = tree_call(&tree, tree.at, FOP_mknod, &in, &out);
-	fop_out_clear(FOP_mknod, &out);
-	inode_unref(in.loc.parent);
-	living.ended++;
-}
-
-static void be_born_as_directory(void *arg)
-{
-	(void)arg;
-	living.err[1] = mkdir_as("/newer", &living.directory->gfid);
-	living.ended++;
-}
-
-static void let_go(void)
-{
-	hold_tell("hold", "none");
-	hold_tell("release", "all");
-}
-
-static void a_birth_hides_nothing_from_a_recount(void **s)
-{
-	char *text;
-
-	(void)s;
-	open_living();
-	hold_tell("hold", "mknod,mkdir");
-	assert_int_equal(task_spawn(NULL, be_born_as_file, NULL), 0);
-	assert_int_equal(task_spawn(NULL, be_born_as_directory, NULL), 0);
-	assert_true(EVENTUALLY(hold_has(2)));
-	tell("recount", NULL, &text);
-	free(text);
-	for (int i = 0; i < 100 && !is_exact();
-	     i++) /* it waits for them: nobody sees that, but in half a second it would have ended */
-		usleep(5000);
-	let_go();
-	assert_true(EVENTUALLY(living.ended == 2));
-	assert_int_equal(living.err[0], -EEXIST);
-	assert_int_equal(living.err[1], -EEXIST);
-	assert_true(EVENTUALLY(is_exact()));
-	expect_equal();
-	close_living();
-}
-
-static void write_living(void *arg)
-{
-	static const char bytes[50000];
-	struct file *file = NULL;
-
-	(void)arg;
-	living.err[2] = tree_open_file(&tree, "/f", O_RDWR, &file);
-	living.writes = true;
-	if (!living.err[2]) {
-		living.err[2] = tree_write(&tree, file, 0, bytes, sizeof(bytes));
-		tree_release(&tree, file);
-	}
-	living.ended++;
-}
-
-static void who_waits_for_a_birth_of_what_lives_finds_it(void **s)
-{
-	(void)s;
-	open_living();
-	hold_tell("hold", "mknod");
-	assert_int_equal(task_spawn(NULL, be_born_as_file, NULL), 0);
-	assert_true(EVENTUALLY(hold_has(1)));
-	assert_int_equal(task_spawn(NULL, write_living, NULL), 0);
-	assert_true(EVENTUALLY(living.writes));
-	usleep(200000); /* until it waits, most likely */
-	let_go();
-	assert_true(EVENTUALLY(living.ended == 2));
-	assert_int_equal(living.err[0], -EEXIST);
-	assert_int_equal(living.err[2], 0);
-	expect_equal();
-	close_living();
-}
-
-static void open_as_file(void *arg)
-{
-	struct create_in in = { .gfid = living.file->gfid, .flags = O_RDWR | O_CREAT, .mode = 0644 };
-	struct create_out out = { 0 };
-
-	*(int *)arg = tree_loc(&tree, "/other", &in.loc);
-	if (!*(int *)arg)
-		*(int *)arg = tree_call(&tree, tree.at, FOP_create, &in, &out);
-	fop_out_clear(FOP_create, &out);
-	inode_unref(in.loc.parent);
-}
-
-static void who_opens_what_is_there_has_nothing_else_charged(void **s)
-{
-	int err = -1;
-
-	(void)s;
-	open_living();
-	assert_int_equal(task_call(open_as_file, &err), 0);
-	assert_int_equal(err, 0);
-	expect_equal();
-	close_living();
-}
-
-/* In the middle of the recount that is owed for that: the failed look is not one of its own. */
-static void a_birth_takes_nothing_of_what_a_disk_did_not_tell(void **s)
-{
-	int offset = 1 << 20;
-
-	(void)s;
-	open_living();
-	assert_int_equal(task_call(grow, &offset), 0);
-	set_failure("count", "1");
-	set_failure("percent", "100");
-	hold_tell("hold", "opendir");
-	assert_int_equal(task_call(grow, &offset), 0);
-	assert_true(EVENTUALLY(hold_has(1)));
-	assert_int_equal(task_call(be_born_as_file, NULL), 0);
-	assert_int_equal(living.err[0], -EEXIST);
-	let_go();
-	assert_true(EVENTUALLY(is_exact()));
-	expect_equal();
-	close_living();
 }
 
 static void ask_compound(void *arg)
@@ -950,10 +716,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_reserved_is_charged_until_it_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gfid_of_what_is_open_is_not_used_twice, setup, teardown),
 		cmocka_unit_test_setup_teardown(objects_with_gfids_that_are_alike_are_all_counted, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_birth_hides_nothing_from_a_recount, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_waits_for_a_birth_of_what_lives_finds_it, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_opens_what_is_there_has_nothing_else_charged, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_birth_takes_nothing_of_what_a_disk_did_not_tell, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_passes_by, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_of_accounts_have_64_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_a_soft_limit_is_told_as_soon_as_there_is_a_second_server, setup,
@@ -963,5 +725,6 @@ int main(void)
 	};
 	int failed = cmocka_run_group_tests(killed, NULL, NULL); /* forks, so before there are threads */
 
-	return failed + cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+	failed += cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+	return failed + births_run();
 }

@@ -36,4 +36,10 @@ const char *path_in(const char *name); /* "brick": the brick; "ledger". Good unt
 void kill_at_work(int times, void (*work)(uint64_t random), void (*expect)(void));
 /* One of several users of acme: one of 150 files in the directory is made longer or shorter, or removed, which is rare. What came of making or writing; else 0. */
 int change_one(struct tree *, const char *directory, uint64_t *random);
+void set_failure(const char *option, const char *value); /* of "fails" */
+void grow(void *offset);
+int mkdir_as(const char *path, const struct gfid *);
+void hold_tell(const char *word, const char *what); /* a command to debug/hold */
+bool hold_has(int many);			    /* that it keeps */
+int births_run(void);				    /* usage-test-births.c */
 #endif
