@@ -15,6 +15,8 @@ void disk_resize(struct sim_disk *p, struct disk_object *o, uint64_t size)
 
 static int open_object(struct sim_disk *p, struct inode *inode, struct disk_object *o, uint32_t flags, struct file **file)
 {
+	uint32_t *seen;
+
 	if (S_ISDIR(o->attr.mode) && (flags & O_ACCMODE) != O_RDONLY)
 		return -EISDIR;
 	if (flags & O_TRUNC && S_ISREG(o->attr.mode))
@@ -22,7 +24,16 @@ static int open_object(struct sim_disk *p, struct inode *inode, struct disk_obje
 	if (!inode_slot(inode, p->x))
 		inode_slot_set(inode, p->x, p);
 	*file = file_create(inode, flags);
+	seen = malloc(sizeof(*seen));
+	*seen = disk_errors_seen(&o->errors);
+	file_slot_set(*file, p->x, seen);
 	return 0;
+}
+
+void disk_forget_file(struct xlator *x, struct file *file, void *slot)
+{
+	(void)x, (void)file;
+	free(slot);
 }
 
 int disk_do_create(struct sim_disk *p, const void *args, void *result)
@@ -186,6 +197,5 @@ int disk_do_fsync(struct sim_disk *p, const void *args, void *result)
 	const struct fsync_in *in = args;
 
 	(void)result;
-	disk_fsync(p->disk, &in->file->inode->gfid);
-	return 0;
+	return disk_fsync(p->disk, &in->file->inode->gfid, file_slot(in->file, p->x));
 }

@@ -31,6 +31,8 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, disk_act 
 	p->rq = rq;
 	err = fn(p, in, out);
 	disk_commit(p->disk);
+	if (f->loses && !err && fop == FOP_write && chance_below(CHANCE_DISK, 2))
+		disk_write_back(p->disk, &((const struct write_in *)in)->file->inode->gfid);
 	if (!err)
 		away_note(rq, fop, in);
 	crash_point();
@@ -104,10 +106,17 @@ static int disk_sync_hook(struct xlator *x)
 		leaf_latency(p->disk);
 	if (chance_of(CHANCE_DISK, disk_faults(p->disk)->eio))
 		return -EIO;
-	disk_sync(p->disk);
 	if (p->state_dir[0])
 		files_synced(p->state_dir);
-	return 0;
+	return disk_sync(p->disk);
+}
+
+static void disk_do_reread(struct xlator *x, const struct file *file, uint64_t offset, uint64_t length)
+{
+	struct sim_disk *p = x->private;
+
+	(void)offset, (void)length; /* all of it */
+	disk_reread(p->disk, &file->inode->gfid);
 }
 
 static int disk_init(struct xlator *x, struct problem *problem)
@@ -117,7 +126,10 @@ static int disk_init(struct xlator *x, struct problem *problem)
 	(void)problem;
 	p->x = x;
 	p->disk = disk_of((unsigned)p->member);
-	return p->disk ? 0 : -ENODEV;
+	if (!p->disk)
+		return -ENODEV;
+	disk_opened(p->disk);
+	return 0;
 }
 
 const struct xlator_type sim_disk_type = { .api = STRATUS_API_VERSION,
@@ -131,6 +143,8 @@ const struct xlator_type sim_disk_type = { .api = STRATUS_API_VERSION,
 					   .inode_from_handle = disk_inode_from_handle,
 					   .inode_links = disk_inode_links,
 					   .sync = disk_sync_hook,
+					   .reread = disk_do_reread,
+					   .forget_file = disk_forget_file,
 					   .any = disk_any,
 #define HANDLER(op) .op = handle_##op,
 					   ACTS(HANDLER)

@@ -42,6 +42,7 @@ int disk_inode_links(struct xlator *, struct inode *, struct blob *); /* in the 
 /* ---- disk-files.c ---- */
 disk_act disk_do_create, disk_do_open, disk_do_opendir, disk_do_read, disk_do_write, disk_do_fallocate, disk_do_seek,
 	disk_do_copy_range, disk_do_fsync;
+void disk_forget_file(struct xlator *, struct file *, void *slot);
 void disk_resize(struct sim_disk *, struct disk_object *, uint64_t size);
 
 /* ---- disk-attrs.c ---- */

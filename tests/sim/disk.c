@@ -14,6 +14,7 @@ struct change {
 	struct disk_change c; /* owns what it points to */
 	uint64_t transaction;
 	bool synced; /* data: by an fsync of its file */
+	bool lost;   /* data: could not be written */
 	struct change *next;
 };
 struct disk {
@@ -24,6 +25,8 @@ struct disk {
 	uint64_t survived;	       /* the last power cut: metadata before that one */
 	uint64_t serials, cookies;
 	bool was_cut;
+	struct disk_errors errors; /* of all files */
+	uint32_t seen;		   /* of these, by the process that runs */
 	struct disk_faults faults;
 };
 static struct disk *disks[BRICKS_MAX];
@@ -298,6 +301,145 @@ void disk_each(struct disk *d, void (*fn)(struct disk_object *, void *), void *a
 		}
 }
 
+/* ---- what can't be written ---- */
+
+struct lacking {
+	struct disk *disk;
+	const struct disk_object *found;
+};
+
+static bool is_data(const struct disk_change *c)
+{
+	return c->kind == CHANGE_WRITE;
+}
+
+static void errors_add(struct disk_errors *e)
+{
+	e->count++;
+	e->told = false;
+}
+
+static int errors_told(struct disk_errors *e, uint32_t *seen)
+{
+	if (*seen == e->count)
+		return 0;
+	*seen = e->count;
+	e->told = true;
+	return -EIO;
+}
+
+uint32_t disk_errors_seen(const struct disk_errors *e)
+{
+	return e->count - !(e->told || !e->count);
+}
+
+/* The kernel keeps it in memory as if it had been written. */
+static bool loses(struct disk *d, struct change *k)
+{
+	struct disk_object *o = object_find(&d->live, &k->c.gfid);
+	char text[GFID_TEXT];
+
+	if (!o || !chance_of(CHANCE_DISK, d->faults.loses))
+		return false;
+	k->lost = o->lost = true;
+	errors_add(&o->errors);
+	errors_add(&d->errors);
+	trace("the disk of brick %u loses %llu bytes at %llu of %.8s", d->member, (unsigned long long)k->c.size,
+	      (unsigned long long)k->c.offset, gfid_text(&k->c.gfid, text));
+	return true;
+}
+
+/* On its own, and nobody has been told yet. */
+void disk_write_back(struct disk *d, const struct gfid *g)
+{
+	for (struct change *k = d->first; k; k = k->next)
+		if (is_data(&k->c) && gfid_equal(&k->c.gfid, g) && !k->synced && !k->lost)
+			loses(d, k);
+}
+
+/* The size is there, the bytes are not. */
+static void apply_as_written(struct disk_state *s, const struct change *k)
+{
+	struct disk_object *o = k->lost ? object_find(s, &k->c.gfid) : NULL;
+
+	if (!k->lost)
+		apply(s, &k->c);
+	else if (o && k->c.offset + k->c.size > o->attr.size)
+		set_size(o, k->c.offset + k->c.size);
+}
+
+static bool is_of_contents(const struct disk_change *c)
+{
+	return c->kind == CHANGE_NEW || c->kind == CHANGE_FREE || c->kind == CHANGE_SIZE || c->kind == CHANGE_WRITE;
+}
+
+/* What the disk has of a file, and what is still to be written. The bytes are the caller's; there may be less of them than the file is long. */
+static char *as_read(struct disk *d, const struct gfid *g, uint64_t *size)
+{
+	const struct disk_object *base = object_find(&d->base, g);
+	struct disk_state s = { 0 };
+	struct disk_object *o;
+	char *bytes;
+
+	if (base)
+		*bucket_of(&s, g) = object_copy(base);
+	if (base)
+		(*bucket_of(&s, g))->next = NULL;
+	for (const struct change *k = d->first; k; k = k->next)
+		if (is_of_contents(&k->c) && gfid_equal(&k->c.gfid, g))
+			apply_as_written(&s, k);
+	o = object_find(&s, g);
+	*size = o ? o->attr.size : 0;
+	bytes = copy_bytes(o ? o->data : NULL, *size);
+	state_clear(&s);
+	return bytes;
+}
+
+/* Parts of it that were written once more are on the disk. */
+static bool still_lacks(struct disk *d, struct disk_object *o)
+{
+	uint64_t size;
+	char *bytes = o->lost ? as_read(d, &o->attr.gfid, &size) : NULL;
+
+	if (bytes)
+		o->lost = size != o->attr.size || (size && memcmp(bytes, o->data, size));
+	free(bytes);
+	return o->lost;
+}
+
+static void note_lacking(struct disk_object *o, void *arg)
+{
+	struct lacking *l = arg;
+
+	if (o->attr.nlink && still_lacks(l->disk, o) && !l->found) /* what has no name a crash takes anyway */
+		l->found = o;
+}
+
+const struct disk_object *disk_lacks(struct disk *d)
+{
+	struct lacking l = { d, NULL };
+
+	disk_each(d, note_lacking, &l);
+	return l.found;
+}
+
+void disk_reread(struct disk *d, const struct gfid *g)
+{
+	struct disk_object *o = object_find(&d->live, g);
+	char text[GFID_TEXT], *bytes;
+	uint64_t size;
+
+	if (!o || !still_lacks(d, o))
+		return;
+	bytes = as_read(d, g, &size);
+	if (o->attr.size)
+		memset(o->data, 0, o->attr.size);
+	memcpy(o->data, bytes, size < o->attr.size ? size : o->attr.size);
+	free(bytes);
+	o->lost = false;
+	trace("what brick %u has lost of %.8s it has forgotten", d->member, gfid_text(g, text));
+}
+
 /* ---- what is durable ---- */
 
 static void drop_first(struct disk *d)
@@ -312,27 +454,39 @@ static void drop_first(struct disk *d)
 	free(k);
 }
 
-void disk_sync(struct disk *d)
+static void all_durable(struct disk *d)
 {
 	while (d->first) {
-		apply(&d->base, &d->first->c);
+		apply_as_written(&d->base, d->first);
 		drop_first(d);
 	}
 	d->durable = d->transaction;
 }
 
-static bool is_data(const struct disk_change *c)
+/* As a file system with a journal does it: the journal up to here becomes durable, and the file's own data. */
+int disk_fsync(struct disk *d, const struct gfid *g, uint32_t *seen)
 {
-	return c->kind == CHANGE_WRITE;
+	struct disk_object *o = object_find(&d->live, g);
+
+	for (struct change *k = d->first; k; k = k->next)
+		if (is_data(&k->c) && gfid_equal(&k->c.gfid, g) && !k->synced && !k->lost)
+			k->synced = !loses(d, k);
+	d->durable = d->transaction;
+	return o ? errors_told(&o->errors, seen) : 0;
 }
 
-/* As a file system with a journal does it: the journal up to here becomes durable, and the file's own data. */
-void disk_fsync(struct disk *d, const struct gfid *g)
+void disk_opened(struct disk *d)
+{
+	d->seen = disk_errors_seen(&d->errors);
+}
+
+int disk_sync(struct disk *d)
 {
 	for (struct change *k = d->first; k; k = k->next)
-		if (is_data(&k->c) && gfid_equal(&k->c.gfid, g))
-			k->synced = true;
-	d->durable = d->transaction;
+		if (is_data(&k->c) && !k->synced && !k->lost)
+			loses(d, k);
+	all_durable(d);
+	return errors_told(&d->errors, &d->seen);
 }
 
 static void free_orphan(struct disk_object *o, void *arg)
@@ -376,17 +530,18 @@ void disk_power_cut(struct disk *d)
 		bool there = is_data(&k->c) ? k->synced || chance_of(CHANCE_DISK, part) : k->transaction < until;
 
 		if (there)
-			apply(&d->base, &k->c);
-		lost += !there;
+			apply_as_written(&d->base, k);
+		lost += !there || k->lost;
 		drop_first(d);
 	}
 	d->durable = d->transaction;
 	d->was_cut = true;
+	d->errors = (struct disk_errors){ 0 };
 	state_copy(&d->live, &d->base);
 	d->survived = until;
 	trace("the disk of brick %u forgets %u changes", d->member, lost);
 	disk_forget_orphans(d);
-	disk_sync(d);
+	all_durable(d);
 	if (verbose)
 		disk_print(d, stderr);
 }
@@ -400,12 +555,12 @@ static void make_root(struct disk *d)
 	c.offset = disk_serial(d);
 	disk_change(d, &c);
 	disk_commit(d);
-	disk_sync(d);
+	all_durable(d);
 }
 
 void disk_replace(struct disk *d)
 {
-	disk_sync(d);
+	all_durable(d);
 	state_clear(&d->live);
 	state_clear(&d->base);
 	make_root(d);

@@ -39,6 +39,7 @@ static const char help[] =
 	"  --layout           bricks with features/layout; clients say what the names stand for that they take; link counts are checked\n"
 	"  --limit            all is one account's, which has a small limit (features/usage): in the end no member has more\n"
 	"  --quotas           the same, and directories get limits of their own\n"
+	"  --losses           disks may lose what they have taken, and tell it once\n"
 	"  --mutant NAME      with this deliberate mistake\n"
 	"  --list-mutants (with --subvolumes: theirs), --list-faults\n"
 	"  --expect-failure   succeed as soon as a seed fails (mutants)\n"
@@ -54,8 +55,8 @@ struct options {
 	int arbiter, wild, kernel, grows;
 	enum stack stack;
 	const char *scratch;
-	bool tenants, liar, posix, layout, limit, quotas, shrinks, weighs, single, quiet, keep_going, expect_failure, twice,
-		ignore_unlinked;
+	bool tenants, liar, posix, layout, limit, quotas, losses, shrinks, weighs, single, quiet, keep_going, expect_failure,
+		twice, ignore_unlinked;
 };
 static struct options options = {
 	.from = 1, .to = 100, .jobs = 1, .subvolumes = 1, .arbiter = -1, .wild = -1, .kernel = -1, .grows = -1
@@ -152,6 +153,7 @@ static void make_plan(uint64_t seed)
 		spread_plan();
 	else if ((options.limit || options.quotas) && is_replicated())
 		limit_plan();
+	plan.losses = options.losses;
 	if (options.quotas && plan.limit)
 		limit_plan_quotas();
 }
@@ -479,6 +481,7 @@ static bool flag(const char *arg)
 		      { "--twice", &options.twice },
 		      { "--layout", &options.layout },
 		      { "--limit", &options.limit },
+		      { "--losses", &options.losses },
 		      { "--quotas", &options.quotas },
 		      { "--shrink", &options.shrinks },
 		      { "--weigh", &options.weighs },

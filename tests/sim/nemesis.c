@@ -27,6 +27,7 @@ enum fault {
 	FAULT_HELD,
 	FAULT_REBALANCER,
 	FAULT_CUT_MOVE,
+	FAULT_LOSES,
 	FAULTS
 };
 static const struct {
@@ -60,6 +61,7 @@ static const struct {
 	[FAULT_HELD] = { "held requests", 24, .spread = true },
 	[FAULT_REBALANCER] = { "rebalancer crash", 60, .spread = true },
 	[FAULT_CUT_MOVE] = { "power cut in a move", 0, true, true, .spread = true },
+	[FAULT_LOSES] = { "lost writes", 25, true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
@@ -380,11 +382,13 @@ static void bad_disk(enum fault f, struct node *n)
 		d->eio = (unsigned)chance_between(CHANCE_FAULT, 5000, 300000);
 	else if (f == FAULT_FULL)
 		d->full = true;
+	else if (f == FAULT_LOSES)
+		d->loses = (unsigned)chance_between(CHANCE_FAULT, 20000, pick(2) ? 200000 : 1000000);
 	else
 		d->stuck_until = sim_now() + chance_between(CHANCE_FAULT, S / 2, 15 * S);
 	last_ms(1000, 6000);
 	d->slow_ns = 0;
-	d->eio = 0;
+	d->eio = d->loses = 0;
 	d->full = false;
 	while (d->stuck_until > sim_now())
 		task_sleep_ms(100);
@@ -560,6 +564,8 @@ static bool possible_of_one(enum fault f)
 static bool possible(enum fault f, bool clean)
 {
 	if ((nemesis.restricted && !nemesis.only[f]) || (faults[f].spread && plan.subvolumes == 1))
+		return false;
+	if (f == FAULT_LOSES && (!plan.losses || plan.members == 1))
 		return false;
 	if (f == FAULT_REBALANCER)
 		return grow_goes_on();

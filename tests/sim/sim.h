@@ -155,6 +155,7 @@ struct disk_faults {
 	uint64_t slow_ns;     /* each call takes up to this */
 	uint64_t stuck_until; /* no call ends before */
 	unsigned eio;	      /* parts per million */
+	unsigned loses;	      /* the same, of what is to be written: it is in memory, and nobody is told but once */
 	bool full;
 	bool floor; /* no new objects but pointers (with --subvolumes) */
 	bool low;   /* says that it has little room */
@@ -169,8 +170,8 @@ uint64_t disk_survived(const struct disk *);	/* of the last power cut: those bef
 void disk_replace(struct disk *);		/* by an empty one */
 void disk_print(struct disk *, FILE *);
 bool disks_have_limbos(void); /* any brick */
-/* Makes durable all that was done before. */
-void disk_sync(struct disk *);
+int disk_sync(struct disk *); /* makes durable all that was done before. -EIO: but for what was lost since the last one */
+const struct disk_object *disk_lacks(struct disk *); /* something that it has in memory only, for good */
 
 /* ---- files.c: what translators keep in files of their own (indexes) is subject to power cuts, too ---- */
 void files_begin(const char *directory); /* the run's */
@@ -202,6 +203,7 @@ struct plan {
 	bool layout;			    /* features/layout on the bricks, and clients that say what names stand for */
 	unsigned limit, limit_inodes, near; /* of all that is in it, and features/usage's option near; limit 0: there is none */
 	bool quotas;			    /* directories get limits of their own */
+	bool losses;			    /* disks may lose what they have taken, and tell it once */
 	enum stack stack;
 	const char *directory;
 };

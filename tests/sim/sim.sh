@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The replicated stack in the simulator (sim.md): 2,000 seeds, 100,000 with LONG=1 (SIM_SEEDS=FROM-TO: these instead); and 180 on the real storage/posix, 5,060.
 # "One after the other": 150 seeds of three members and three more that once failed, and 100 of sets as seeds have them; each 10,000 with LONG=1.
+# Disks that lose what they took: 400 seeds, 20,000 with LONG=1.
 # Several subvolumes, half of them growing: 1,000 seeds, 100 with faults at any time, 500 with power cuts, and 40, with LONG=1 50,000 and 2,000 (SIM_SPREAD=FROM-TO).
 # One of them leaving: 150 seeds, and 50 with faults at any time; with LONG=1 10,000 and 2,000, and 3,000 with power cuts, of which some don't end.
 # limit: 5400 s, 36000 s with LONG=1
@@ -10,7 +11,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_BUILD:-$top/build/obj}
 sim=$build/tests/sim/sim
 jobs=${SIM_JOBS:-$(nproc)}
-if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000; else seeds=1-2000 real=1-120 spread=1-1000 spread_real=1-40 limited=1-120 leaves=1-150 leaves_wild=1-50 three=1-150 turns=1-100; fi
+if [ "${LONG:-0}" = 1 ]; then seeds=1-100000 real=1-5000 spread=1-50000 spread_real=1-2000 limited=1-5000 leaves=1-10000 leaves_wild=1-2000 three=1-10000 turns=1-10000 lost=1-10000; else seeds=1-2000 real=1-120 spread=1-1000 spread_real=1-40 limited=1-120 leaves=1-150 leaves_wild=1-50 three=1-150 turns=1-100 lost=1-200; fi
 seeds=${SIM_SEEDS:-$seeds} spread=${SIM_SPREAD:-$spread}
 export STRATUS_XLATOR_PATH=$build/tests/sim/xlators:$build/xlators
 
@@ -72,6 +73,12 @@ for seed in 16983 69453; do # which were not linearizable once, of 100,000
 	run "as they come" --seeds $seed-$seed
 done
 run "clients that give no token back" --mutant bear-no-release --seeds 1-60
+
+# Disks that lose what they took, and tell it once: so all that has a name is healed in the end.
+run "a disk's losses: replays" --losses --seeds 1-5 --twice
+run "a disk's losses" --losses --seeds "$lost"
+run "a disk's losses, and crashes" --losses --only "lost writes,power cut,kill -9,coordinator crash" --seeds "$lost"
+run "a disk's losses that are healed by what is in memory" --losses --mutant heal-by-memory --expect-failure --seeds 1-100
 
 # Tenants, whose word moves nobody; and one of them lies.
 run "tenants" --tenants --seeds 1-100

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "away.h"
+#include "disk.h"
 #include "history.h"
 #include "leaf.h"
 
@@ -303,7 +304,9 @@ static bool hurt(const struct node *brick)
 {
 	const struct disk_faults *f = disk_faults(disk_of(brick->number));
 
-	if (!brick->ready || f->slow_ns || f->eio || f->full || f->stuck_until > sim_now())
+	if (!brick->ready || f->slow_ns || f->eio || f->loses || f->full || f->stuck_until > sim_now())
+		return true;
+	if (plan.losses && disk_lacks(disk_of(brick->number)))
 		return true;
 	for (unsigned i = 1; i < nodes; i++)
 		if (link_is_cut(&node[i], brick) || link_is_cut(brick, &node[i]))
@@ -475,6 +478,25 @@ static void end_faults(void)
 	}
 }
 
+static void say_lacking(unsigned brick)
+{
+	const struct disk_object *o = disk_lacks(disk_of(brick));
+	char text[GFID_TEXT];
+
+	if (o)
+		sim_fail("the disk of brick %u has lost some of %.8s, and nobody has mended it %d s after the faults ended",
+			 brick, gfid_text(&o->attr.gfid, text), HEAL_S);
+}
+
+static void say_unclean(void)
+{
+	for (unsigned i = 0; i < plan.subvolumes && is_replicated(); i++)
+		coordinator_says_clean(i, true);
+	for (unsigned i = 0; i < bricks_count(); i++)
+		say_lacking(i);
+	sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
+}
+
 static void take_room(void)
 {
 	for (unsigned i = 0; i < bricks_count(); i++)
@@ -506,11 +528,8 @@ static void script(void *arg)
 	trace("the work is done");
 	end_faults();
 	task_sleep_ms(QUIET_S * 1000);
-	if (!sim_failure() && !wait_clean(HEAL_S)) {
-		for (unsigned i = 0; i < plan.subvolumes && is_replicated(); i++)
-			coordinator_says_clean(i, true);
-		sim_fail("not all members are IN and healed %d s after the faults ended", HEAL_S);
-	}
+	if (!sim_failure() && !wait_clean(HEAL_S))
+		say_unclean();
 	if (!sim_failure())
 		grow_end();
 	if (plan.subvolumes > 1 && !sim_failure())

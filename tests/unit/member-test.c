@@ -710,6 +710,7 @@ int main(void)
 
 	failed += _cmocka_run_group_tests("tenants", tenants, tenants_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("guards", guards, guards_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("losses", losses, losses_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("tokens", tokens, tokens_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("departures", departures, departures_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("points", points, points_count, tasks_start, tasks_stop);

@@ -66,6 +66,11 @@ extern const unsigned tenants_count;
 /* member-test-guards.c */
 extern const struct CMUnitTest guards[];
 extern const unsigned guards_count;
+bool is_listed(const struct gfid *, uint64_t above); /* by the member, as changed in a generation above that */
+
+/* member-test-losses.c */
+extern const struct CMUnitTest losses[];
+extern const unsigned losses_count;
 
 /* member-test-tokens.c */
 extern const struct CMUnitTest tokens[];

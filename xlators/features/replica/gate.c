@@ -637,36 +637,13 @@ static bool passes(enum fop fop, const void *in)
 	}
 }
 
-static bool has_lost(const struct member *m, const struct gfid *g)
-{
-	for (unsigned i = 0; i < m->lost_count && i < LOST_KEPT; i++)
-		if (gfid_equal(&m->lost[i], g))
-			return true;
-	return m->lost_count > LOST_KEPT;
-}
-
-/* What a disk could not write the kernel tells once, and then syncs without it: so here that object is not synced any more until it has been healed. With the lock held. */
-static int judge_sync(struct member *m, const struct gfid *g, int err)
-{
-	if (!disk_lost_something(err))
-		return err ? err : has_lost(m, g) && !MUTANT("forget-lost") ? -EIO : 0;
-	if (!m->unsynced)
-		member_hears_losses(m);
-	m->unsynced = true;
-	if (m->lost_count < LOST_KEPT && !has_lost(m, g))
-		m->lost[m->lost_count++] = *g;
-	else if (!has_lost(m, g))
-		m->lost_count = LOST_KEPT + 1;
-	return err;
-}
-
 /* Opens, locks and syncs count only at a member that takes part. */
 static int take_part(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		     void *out)
 {
 	struct member *m = member_of(x);
 	bool always = fop == FOP_release || fop == FOP_flush;
-	int err = fop_call(rq, x->child[0], fop, in, out), serves;
+	int err = fop == FOP_fsync ? member_fsync(m, rq, in, out) : fop_call(rq, x->child[0], fop, in, out), serves;
 
 	if (always)
 		return err;
@@ -674,8 +651,6 @@ static int take_part(struct request *rq, struct xlator *x, enum fop fop, const s
 	serves = member_serves(m, MEMBER_BACK);
 	if (stamp->epoch && stamp->epoch != m->view.epoch)
 		serves = -EVIEW;
-	if (fop == FOP_fsync)
-		err = judge_sync(m, &((const struct fsync_in *)in)->file->inode->gfid, err);
 	pthread_mutex_unlock(&m->lock);
 	if (serves && !err) {
 		fop_out_clear((int)fop, out);

@@ -250,7 +250,10 @@ struct member {
 	bool unsynced;
 	struct gfid lost[LOST_KEPT]; /* objects of which that was told at a sync, since */
 	unsigned lost_count;	     /* in all: above LOST_KEPT it may be any */
-	unsigned tasks;		     /* of ours: stop waits for them */
+	struct file_sync *syncs;     /* of single files, that are under way */
+	uint64_t syncs_begun;
+	bool marked, marking; /* the next process will know of `unsynced`; that is just being changed */
+	unsigned tasks;	      /* of ours: stop waits for them */
 	bool stopping;
 	uint64_t changes, skipped, refused, waits, recalls;
 };
@@ -276,12 +279,17 @@ static inline struct member *member_locked(const struct xlator *x)
 }
 #define cleanup_member __attribute__((cleanup(unlock_member)))
 
+/* ---- losses.c: neither of these two with member.lock held ---- */
+
+/* Makes all durable that was done here. *whole: what was done before, since the member was last healed, is so, too. May block. */
+int member_sync(struct member *, bool *whole);
+/* As FOP_fsync of what is below; -EIO also of what has lost something before, since the member was last healed. */
+int member_fsync(struct member *, struct request *, const struct fsync_in *, struct fsync_out *);
+void losses_begin(struct member *);  /* at the start: what the process before has left to be known */
+void losses_forget(struct member *); /* with the lock held: it is to be healed of all of it */
+
 /* All with member.lock held. */
 enum member_state member_state(const struct member *);
-/* Makes all durable that was done here. *whole: what was done before, since the member was last healed, is so, too. Not with the lock held; may block. */
-int member_sync(struct member *, bool *whole);
-/* A file has lost something: that it is told of all of them now, in a task, and not again when it has been healed. With the lock held. */
-void member_hears_losses(struct member *);
 /* 0, or -EVIEW: no lease, or its state is below. */
 int member_serves(const struct member *, enum member_state at_least);
 bool member_pending(const struct member *, const struct gfid *);

@@ -119,17 +119,24 @@ static int replica_start(struct xlator *x, struct problem *p)
 	err = secret_read(m->secret_file, m->secret, p);
 	if (!err)
 		err = voucher_begin(m, p);
-	return err ? err : index_open(&m->index, m->state_dir, p);
+	if (!err)
+		err = index_open(&m->index, m->state_dir, p);
+	if (!err)
+		losses_begin(m);
+	return err;
 }
 
-static void wait_for_tasks(void *arg)
+static void end_tasks(void *arg)
 {
 	struct member *m = arg;
+	bool whole;
 
 	pthread_mutex_lock(&m->lock);
 	while (m->tasks)
 		task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&m->lock);
+	/* What the disk has lost is told once: not to a translator below that stops after this one. */
+	member_sync(m, &whole);
 }
 
 static void replica_stop(struct xlator *x)
@@ -142,9 +149,9 @@ static void replica_stop(struct xlator *x)
 	pthread_mutex_unlock(&m->lock);
 	task_cond_broadcast(&m->event);
 	if (task_self())
-		wait_for_tasks(m);
+		end_tasks(m);
 	else
-		task_call(wait_for_tasks, m);
+		task_call(end_tasks, m);
 }
 
 /* A client that has been away for so long does not ask any more what became of its changes. */

@@ -166,17 +166,6 @@ static int hash_file(struct asked *a, struct file *file, uint64_t offset, uint64
 	return err;
 }
 
-/* What a disk could not write is in memory yet, and looks equal. */
-static bool compares_to_heal(struct member *m)
-{
-	bool yes;
-
-	pthread_mutex_lock(&m->lock);
-	yes = member_state(m) == MEMBER_BACK;
-	pthread_mutex_unlock(&m->lock);
-	return yes && !MUTANT("heal-by-memory");
-}
-
 int verb_checksum(struct asked *a)
 {
 	uint64_t offset = unpack_u64(&a->u), length = unpack_u64(&a->u);
@@ -191,7 +180,8 @@ int verb_checksum(struct asked *a)
 	err = open_on(a->rq, a->m->x->child[0], &in, &out);
 	if (err)
 		return err;
-	if (compares_to_heal(a->m) && a->m->leaf->type->reread)
+	if (member_is_back(a->m) && a->m->leaf->type->reread &&
+	    !MUTANT("heal-by-memory")) /* what a disk could not write is in memory yet, and looks equal */
 		a->m->leaf->type->reread(a->m->leaf, out.file, offset, length);
 	err = hash_file(a, out.file, offset, length);
 	done.file = out.file;

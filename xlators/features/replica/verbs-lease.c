@@ -28,42 +28,6 @@ static void note_synced(struct member *m, uint64_t began)
 	index_remove_files(&m->index, &s);
 }
 
-/* The kernel tells once what could not be written, and the next sync succeeds without that. */
-int member_sync(struct member *m, bool *whole)
-{
-	int err = m->leaf->type->sync(m->leaf);
-
-	pthread_mutex_lock(&m->lock);
-	if (disk_lost_something(err) && !m->unsynced)
-		log_error(m->x, NULL, "the disk has not kept all that was written (%s): the member is to be healed",
-			  error_text(err));
-	m->unsynced |= disk_lost_something(err);
-	*whole = !m->unsynced || MUTANT("forget-lost");
-	pthread_mutex_unlock(&m->lock);
-	return err;
-}
-
-static void hear_losses(void *arg)
-{
-	struct member *m = arg;
-	bool whole;
-
-	member_sync(m, &whole);
-	pthread_mutex_lock(&m->lock);
-	m->tasks--;
-	task_cond_broadcast(&m->event);
-	pthread_mutex_unlock(&m->lock);
-}
-
-void member_hears_losses(struct member *m)
-{
-	if (m->stopping)
-		return;
-	m->tasks++;
-	if (task_spawn(NULL, hear_losses, m))
-		m->tasks--;
-}
-
 /* Waits for the changes of the generation that ended, then makes all durable. */
 static void sync_task(void *arg)
 {

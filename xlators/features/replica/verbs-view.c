@@ -224,10 +224,8 @@ int verb_activate(struct asked *a, uint64_t epoch)
 			s->asked_ns = 0;
 		err = take_notes(m, !m->since);
 		forget_half_made(m);
-		if (anew) { /* all that was not synced is pending */
-			m->unsynced = false;
-			m->lost_count = 0;
-		}
+		if (anew) /* all that was not synced is pending */
+			losses_forget(m);
 		if (goes_on || (!m->since && member_state(m) == MEMBER_IN &&
 				epoch > 1)) /* it comes from a cold start: else it would be BACK */
 			m->go_on_until_ns = clock_ns() + GO_ON_MS * 1000000ull;

@@ -19,6 +19,7 @@ struct asked {
 int verb_gfid(struct asked *a, struct gfid *);
 /* The same without a voucher: where only what the session has already is given up. */
 struct gfid verb_gfid_held(struct asked *a);
+bool member_is_back(struct member *); /* it is being healed. Not with the lock held */
 
 /* verbs-client.c */
 int verb_attach(struct asked *a);

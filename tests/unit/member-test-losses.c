@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* features/replica: what a member says is durable, and what its disk has taken and not kept (doc/replication.md, What a disk has lost). */
+#include "member-test.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+
+#include "test-check.h"
+
+enum { SOON_MS = 5, TRIES = 2000 };
+
+/* ---- what is durable ---- */
+
+static atomic_int syncs, sync_error; /* how often the leaf was to sync its disk; what it says */
+
+static int counted_sync(struct xlator *leaf)
+{
+	(void)leaf;
+	atomic_fetch_add(&syncs, 1);
+	return atomic_load(&sync_error);
+}
+
+static int told_fsync(struct request *rq, struct xlator *leaf, const struct fsync_in *in, struct fsync_out *out)
+{
+	(void)rq, (void)leaf, (void)in, (void)out;
+	return atomic_load(&sync_error);
+}
+
+static struct read_in reread_of; /* that part of the file was to be read from the disk */
+
+static void noted_reread(struct xlator *leaf, const struct file *file, uint64_t offset, uint64_t length)
+{
+	(void)leaf, (void)file;
+	reread_of = (struct read_in){ .offset = offset, .size = (uint32_t)length };
+}
+
+static int come_back_from_away(void)
+{
+	int err;
+
+	anew = 1;
+	err = come_back(&gfid_root);
+	anew = 0;
+	return err;
+}
+
+static int sync_when_the_disk_says(int err)
+{
+	struct pack none = { 0 };
+
+	sync_error = err;
+	return tell(REPLICA_SYNC, view.epoch, &none, NULL);
+}
+
+static struct xlator_type counting;
+
+static void count_syncs(void)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+
+	counting = *leaf->type;
+	counting.sync = counted_sync;
+	counting.fsync = told_fsync;
+	counting.reread = noted_reread;
+	sync_error = 0;
+	leaf->type = &counting;
+}
+
+static void synced_(void *arg)
+{
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	syncs = 0;
+	CHECK_INT(sync_when_the_disk_says(0), 0);
+	CHECK_INT(syncs, 1);
+	CHECK_INT(sync_when_the_disk_says(-EIO), -EIO);
+}
+
+/* What a heal or a recovery has brought counts as durable when that is answered: marks go, and who has it alone may leave. */
+static void who_is_told_to_sync_has_done_so_when_it_answers(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, synced_);
+}
+
+/* A later generation begins: leases, until the leaf was asked to sync what is before it, or that is told to be on disk. */
+static int begin_generation(struct lease_reply *now)
+{
+	uint64_t before;
+	int err = lease(now), asked = syncs;
+
+	before = now->synced;
+	generation = now->generation + 4; /* what is told is two behind */
+	for (int i = 0; i < TRIES && !err && syncs == asked && now->synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		err = lease(now);
+	}
+	return err;
+}
+
+static void generation_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL;
+	uint64_t before;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(lease(&r), 0);
+	before = r.synced;
+	sync_error = -EIO;
+	CHECK_INT(begin_generation(&r), 0);
+	CHECK_INT(r.synced, before);
+	task_sleep_ms(SOON_MS);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.synced, before);
+	CHECK_INT(r.unsynced, 1);
+	sync_error = 0; /* of what it could not write the disk says nothing any more */
+	CHECK_INT(begin_generation(&r), 0);
+	task_sleep_ms(SOON_MS);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.synced, before);
+	CHECK_INT(r.unsynced, 1);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 0);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(begin_generation(&r), 0);
+	for (int i = 0; i < TRIES && r.synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		CHECK_INT(lease(&r), 0);
+	}
+	CHECK_INT(r.synced, generation - 2);
+}
+
+static int compare(struct file *file, uint64_t offset, uint64_t length)
+{
+	struct replica_in in = { .verb = REPLICA_CHECKSUM, .inode = file->inode };
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+	int err;
+
+	pack_secret(&p);
+	pack_u64(&p, offset);
+	pack_u64(&p, length);
+	tree.client = &coordinator;
+	err = pack_end(&p, &in.data);
+	if (!err)
+		err = tree_call(&tree, tree.at, FOP_replica, &in, &out);
+	free(in.data.bytes);
+	fop_out_clear(FOP_replica, &out);
+	return err;
+}
+
+static void compared_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(put(++sequence, file), 0);
+	reread_of.size = 0;
+	CHECK_INT(compare(file, 1, 2), 0);
+	CHECK_INT(reread_of.size, 0); /* what others read just now need not come from the disk for a scrub */
+	CHECK_INT(come_back(&file->inode->gfid), 0);
+	CHECK_INT(compare(file, 1, 2), 0);
+	CHECK_INT(reread_of.offset, 1);
+	CHECK_INT(reread_of.size, 2);
+}
+
+/* What its disk could not write is in memory yet, and equal. */
+static void who_is_healed_is_compared_by_what_is_on_its_disk(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, compared_);
+}
+
+static int sync_file(struct file *file, int disk)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_READ };
+	struct fsync_out out = { 0 };
+
+	sync_error = disk;
+	return call(&client, &stamp, NULL, FOP_fsync, &(struct fsync_in){ .file = file }, &out);
+}
+
+static void unkept_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL, *other = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make("g", &other), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO);
+	CHECK_INT(sync_file(file, 0), -EIO); /* whoever asks, and in whatever view */
+	CHECK_INT(sync_file(other, 0), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 1);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(sync_file(file, 0), -EIO);
+	CHECK_INT(sync_file(other, 0), 0);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(sync_file(file, 0), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 0);
+}
+
+/* The kernel tells once what it could not write. */
+static void a_file_of_which_the_disk_has_lost_something_is_not_synced_before_it_is_healed(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, unkept_);
+}
+
+/* Who is away when this member has its changes on disk is healed by that list: without it, all of the disk must be walked. */
+static void kept_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL;
+	uint64_t before;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(settle(sequence), 0); /* or it would count in the next generation, too */
+	CHECK_INT(lease(&r), 0);
+	before = r.synced;
+	CHECK_INT(begin_generation(&r), 0);
+	for (int i = 0; i < TRIES && r.synced == before; i++) {
+		task_sleep_ms(SOON_MS);
+		CHECK_INT(lease(&r), 0);
+	}
+	CHECK_INT(r.synced, generation - 2);
+	CHECK_INT(is_listed(&file->inode->gfid, 0), true);
+	prune = r.synced;
+	for (int i = 0; i < TRIES && is_listed(&file->inode->gfid, 0); i++) {
+		CHECK_INT(begin_generation(&r), 0);
+		task_sleep_ms(SOON_MS);
+	}
+	CHECK_INT(is_listed(&file->inode->gfid, 0), false);
+}
+
+static void what_is_on_disk_here_is_listed_until_all_have_it(void **state)
+{
+	(void)state;
+	prune = 0;
+	on(ON_MEMORY, kept_);
+	prune = 0;
+}
+
+/* Else the lists of what changed are cut, and after a power cut nobody knows what it lost. */
+static void what_is_told_to_be_on_disk_was_synced(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, generation_);
+}
+
+static void again_(void *arg)
+{
+	struct pack none = { 0 };
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO); /* of what healing wrote; and the disk tells it to nobody else */
+	sync_error = 0;
+	CHECK_INT(tell(REPLICA_SYNC, view.epoch, &none, NULL), -EIO);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(tell(REPLICA_SYNC, view.epoch, &none, NULL), 0);
+}
+
+static void who_has_lost_what_healing_wrote_is_not_healed(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, again_);
+}
+
+/* ---- two at once ---- */
+
+static atomic_int waiting, ended, succeeded;
+
+/* Of two at once the first is told, after the other; which is told nothing. */
+static int told_one(struct request *rq, struct xlator *leaf, const struct fsync_in *in, struct fsync_out *out)
+{
+	(void)rq, (void)leaf, (void)in, (void)out;
+	if (atomic_fetch_add(&waiting, 1))
+		return 0;
+	for (int i = 0; i < TRIES && atomic_load(&waiting) < 2; i++)
+		task_sleep_ms(SOON_MS);
+	task_sleep_ms(SOON_MS);
+	return -EIO;
+}
+
+static void sync_one(void *arg)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_READ };
+	struct fsync_out out = { 0 };
+
+	if (!call(&client, &stamp, NULL, FOP_fsync, &(struct fsync_in){ .file = arg }, &out))
+		atomic_fetch_add(&succeeded, 1);
+	atomic_fetch_add(&ended, 1);
+}
+
+static void both_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	counting.fsync = told_one;
+	waiting = ended = succeeded = 0;
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(task_spawn(NULL, sync_one, file), 0);
+	for (int i = 0; i < TRIES && ended < 2; i++)
+		task_sleep_ms(SOON_MS);
+	CHECK_INT(ended, 2);
+	CHECK_INT(succeeded, 0);
+}
+
+/* Of an open file the kernel tells one who asks. */
+static void of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, both_);
+}
+
+/* ---- and by whom it is known ---- */
+
+static void known_(void *arg)
+{
+	struct lease_reply r = { 0 };
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO);
+	sync_error = 0;
+	file_unref_at(&file);
+	CHECK_INT(reopen(), 0);
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 1);
+	CHECK_INT(make("g", &file), 0);
+	CHECK_INT(sync_file(file, 0), -EIO); /* nobody knows which it was */
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(sync_file(file, 0), 0);
+	file_unref_at(&file);
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.unsynced, 0);
+}
+
+/* For the kernel will not tell it once more. */
+static void what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, known_);
+}
+
+const struct CMUnitTest losses[] = {
+	cmocka_unit_test(who_is_told_to_sync_has_done_so_when_it_answers),
+	cmocka_unit_test(who_is_healed_is_compared_by_what_is_on_its_disk),
+	cmocka_unit_test(a_file_of_which_the_disk_has_lost_something_is_not_synced_before_it_is_healed),
+	cmocka_unit_test(what_is_told_to_be_on_disk_was_synced),
+	cmocka_unit_test(what_is_on_disk_here_is_listed_until_all_have_it),
+	cmocka_unit_test(who_has_lost_what_healing_wrote_is_not_healed),
+	cmocka_unit_test(of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss),
+	cmocka_unit_test(what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew),
+};
+const unsigned losses_count = sizeof(losses) / sizeof(losses[0]);
