@@ -163,6 +163,21 @@ static int command(char *word, char *more)
 	return parked;
 }
 
+static uint64_t counter(const char *name)
+{
+	char *text = NULL, *at;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	uint64_t value;
+
+	tree.at->type->dump(tree.at, f);
+	fclose(f);
+	at = strstr(text, name);
+	value = at ? strtoull(at + strlen(name), NULL, 10) : UINT64_MAX;
+	free(text);
+	return value;
+}
+
 struct aside {
 	struct client *client;
 	uint32_t pid;
@@ -216,6 +231,75 @@ static void nobody_gets_the_lock_before_it_ends(void *arg)
 	CHECK(late.result == 0);
 	CHECK(next.result == 0);
 	CHECK(write_one(&one, &mark) == -ENOTHELD);
+}
+
+/* It waits for the change only. */
+static void its_owner_gets_it_with_another_pid_when_it_ends(void *arg)
+{
+	struct aside late = { .client = &one }, again = { .client = &one, .pid = TURN + 1 };
+
+	(void)arg;
+	CHECK(!lock(&one));
+	command((char *)"hold", (char *)"write");
+	task_spawn(NULL, write_aside, &late);
+	while (command((char *)"list", NULL) != 1)
+		task_sleep_ms(1);
+	task_spawn(NULL, lock_aside, &again);
+	while (!counter("waited:"))
+		task_sleep_ms(1);
+	CHECK(!atomic_load(&again.done));
+	command((char *)"hold", (char *)"none");
+	command((char *)"release", (char *)"all");
+	await(&late);
+	await(&again);
+	CHECK(late.result == 0);
+	CHECK(again.result == 0);
+	CHECK(write_one(&one, &mark) == -ENOTHELD);
+}
+
+/* ---- how much work it is ---- */
+
+enum { LOCKS = 4000, WAITERS = 60 }; /* to compare each with each is more than one portion */
+
+static void lock_much(void)
+{
+	struct tree t = tree;
+	struct setlk_out out;
+
+	t.client = &one;
+	for (uint64_t i = 0; i < LOCKS; i++) {
+		struct lock how = {
+			.kind = LOCK_POSIX, .type = F_RDLCK, .start = 100 + 2 * i, .end = 100 + 2 * i, .owner = OWNER
+		};
+		struct setlk_in in = { file, how };
+
+		CHECK(!tree_call(&t, t.at, FOP_setlk, &in, &out));
+	}
+}
+
+/* Nobody of them can get anything. */
+static void those_who_wait_are_not_looked_at(void *arg)
+{
+	static struct aside waits[WAITERS];
+	uint64_t paused;
+
+	(void)arg;
+	lock_much();
+	CHECK(!lock(&one));
+	for (int i = 0; i < WAITERS; i++) {
+		waits[i] = (struct aside){ .client = &two, .pid = 1 };
+		task_spawn(NULL, lock_aside, &waits[i]);
+	}
+	while (counter("waited:") < WAITERS)
+		task_sleep_ms(1);
+	paused = counter("paused:");
+	for (int i = 0; i < 10; i++)
+		CHECK(!write_one(&one, &mark));
+	CHECK(counter("paused:") == paused);
+	unlock(&one);
+	for (int i = 0; i < WAITERS; i++)
+		await(&waits[i]);
+	CHECK(counter("paused:") > paused);
 }
 
 /* ---- sessions ---- */
@@ -277,6 +361,13 @@ static void what_is_under_way_keeps_its_lock_from_others(void **state)
 {
 	(void)state;
 	run(nobody_gets_the_lock_before_it_ends);
+	run(its_owner_gets_it_with_another_pid_when_it_ends);
+}
+
+static void a_change_whose_lock_stays_looks_at_nobody_who_waits(void **state)
+{
+	(void)state;
+	run(those_who_wait_are_not_looked_at);
 }
 
 static void in_a_new_session_a_lock_must_have_been_reclaimed(void **state)
@@ -290,6 +381,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_change_is_done_only_while_its_lock_is_held),
 		cmocka_unit_test(what_is_under_way_keeps_its_lock_from_others),
+		cmocka_unit_test(a_change_whose_lock_stays_looks_at_nobody_who_waits),
 		cmocka_unit_test(in_a_new_session_a_lock_must_have_been_reclaimed),
 	};
 

@@ -36,6 +36,19 @@ static int pin_set(struct locks *p, struct pin *pin)
 	return err;
 }
 
+/* Who has the lock wants it with another pid. */
+static bool owner_waits(const struct pin *pin)
+{
+	const struct party *of = &pin->held.party;
+
+	for (const struct waiter *w = of->client->waiter; w; w = w->client_next)
+		if (w->at == pin->at && w->want.lock.kind == LOCK_POSIX && w->want.party.owner == of->owner &&
+		    w->want.lock.pid != pin->held.lock.pid)
+			return true;
+	return false;
+}
+
+/* Whoever else waits for what is done waits for its lock, too. While that is held nobody is looked at: that may be much work, and would be done after each change. */
 static void pin_take_out(struct locks *p, struct pin *pin)
 {
 	struct pin **at = &pin->at->pin;
@@ -45,7 +58,8 @@ static void pin_take_out(struct locks *p, struct pin *pin)
 		at = &(*at)->next;
 	*at = pin->next;
 	pin->at->pins--;
-	grant_waiters(p, pin->at, true); /* if the lock was given back meanwhile */
+	if (!is_held(pin->at, pin) || owner_waits(pin))
+		grant_waiters(p, pin->at, true);
 	pthread_mutex_unlock(&p->lock);
 }
 
