@@ -3,8 +3,11 @@
 #include "locks-test.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+
+#include "locks.h"
 
 /* ---- the grace period ---- */
 
@@ -61,6 +64,43 @@ void a_client_is_recorded_from_its_first_lock_to_its_end(void **state)
 	assert_int_equal(records(), 1);
 	close_world(&w);
 	assert_int_equal(records(), 1);
+	remove_dir();
+}
+
+static void *has_reclaimed(void *arg)
+{
+	struct xlator *x = arg;
+
+	x->type->client_reclaimed(x, &clients[0]);
+	return NULL;
+}
+
+/* Who has reclaimed nothing has no record any more. But others' records are written and removed one after the other, and meanwhile he has taken a lock. */
+void who_takes_a_lock_while_its_record_is_to_be_removed_keeps_both(void **state)
+{
+	struct locks *locks;
+	pthread_t thread;
+	struct world w;
+
+	(void)state;
+	make_dir();
+	open_world(&w, durable("300s"));
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	close_world(&w);
+	open_world(&w, durable("300s"));
+	locks = tree_find(&w.tree, "locks")->private;
+	pthread_mutex_lock(&locks->records);
+	pthread_create(&thread, NULL, has_reclaimed, tree_find(&w.tree, "locks"));
+	assert_true(EVENTUALLY(counter(&w, "expected:") == 0));
+	usleep(50000); /* it has come to the directory */
+	assert_int_equal(set_now(&w, 0, posix(F_WRLCK, 1, 0, 9)), 0);
+	pthread_mutex_unlock(&locks->records);
+	pthread_join(thread, NULL);
+	assert_int_equal(records(), 1);
+	assert_int_equal(set_now(&w, 0, posix(F_UNLCK, 1, 0, 9)), 0);
+	gone(&w, 0);
+	assert_int_equal(records(), 0);
+	close_world(&w);
 	remove_dir();
 }
 

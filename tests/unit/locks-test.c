@@ -874,3 +874,4 @@ int main(void)
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }
+		cmocka_unit_test(who_takes_a_lock_while_its_record_is_to_be_removed_keeps_both),

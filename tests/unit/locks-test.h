@@ -41,7 +41,7 @@ void ask_and_wait(struct asker *); /* starts it and waits until it really waits 
 
 /* locks-test-grace.c */
 typedef void test_fn(void **state);
-test_fn a_client_is_recorded_from_its_first_lock_to_its_end,
+test_fn a_client_is_recorded_from_its_first_lock_to_its_end, who_takes_a_lock_while_its_record_is_to_be_removed_keeps_both,
 	in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted, who_had_no_lock_reclaims_nothing_and_is_told,
 	the_grace_period_ends_and_forgets_who_did_not_come, a_wrong_state_dir_is_an_error_at_start;
 #endif

@@ -197,6 +197,18 @@ int record_write(struct xlator *x, struct lock_client *c)
 	return err ? -ENOLCK : 0;
 }
 
+/* Of a session that has not ended. */
+static bool holds_any(const struct locks *p, const struct lock_client *c)
+{
+	for (const struct lock_inode *at = c->locks ? p->inode : NULL; at; at = at->next)
+		for (int kind = 0; kind < 2; kind++)
+			for (const struct held *h = at->held[kind]; h; h = h->next)
+				if (h->party.client == c && h->incarnation >= c->ended)
+					return true;
+	return false;
+}
+
+/* While this waits for its turn at the directory the client may have been given a lock, on the strength of the record that is there. */
 void record_remove(struct xlator *x, struct lock_client *c)
 {
 	struct locks *p = x->private;
@@ -207,7 +219,7 @@ void record_remove(struct xlator *x, struct lock_client *c)
 	task_blocks();
 	pthread_mutex_lock(&p->records);
 	locks_take(p);
-	remove = c->recorded && c->users == 1;
+	remove = c->recorded && c->users == 1 && !holds_any(p, c);
 	c->recorded &= !remove; /* before the file goes: a lock granted from now on writes it anew */
 	pthread_mutex_unlock(&p->lock);
 	err = remove ? change_record(p->state_dir, id_text(c->id, name), false) : 0;

@@ -147,7 +147,7 @@ void client_put(struct xlator *, struct lock_client *); /* NULL is fine */
 void client_count(struct lock_client *, int more);
 void client_free_all(struct locks *);
 int record_write(struct xlator *, struct lock_client *);   /* durable when it returns 0 */
-void record_remove(struct xlator *, struct lock_client *); /* unless another request uses the client */
+void record_remove(struct xlator *, struct lock_client *); /* unless another request uses the client, or it holds locks */
 int grace_start(struct xlator *, struct problem *);
 /* Waits until new locks may be granted. -ECANCELED; -EAGAIN past the deadline. */
 int grace_wait(struct xlator *, uint64_t deadline_ns);
