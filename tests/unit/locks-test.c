@@ -314,6 +314,21 @@ static void who_has_a_lock_for_reading_only_from_now_on_lets_others_read(void **
 	close_world(&w);
 }
 
+static void who_reclaims_for_reading_only_lets_others_read(void **state)
+{
+	struct world w;
+	struct asker reader;
+
+	(void)state;
+	open_world(&w, plain);
+	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_WRLCK, 1, 0, 9))), 0);
+	reader = (struct asker){ .world = &w, .client = 1, .lock = waiting(posix(F_RDLCK, 2, 0, 4)) };
+	ask_and_wait(&reader);
+	assert_int_equal(set_now(&w, 0, reclaiming(posix(F_RDLCK, 1, 0, 9))), 0);
+	assert_true(EVENTUALLY(reader.result == 0));
+	close_world(&w);
+}
+
 static void a_cancelled_waiter_gets_ecanceled_and_no_lock(void **state)
 {
 	struct world w;
@@ -653,6 +668,9 @@ static void take_many(void *arg)
 	CHECK(!set(w, 0, posix(F_UNLCK, 1, 2100, 2100)));
 	CHECK(!set(w, 0, posix(F_UNLCK, 1, 2000, 2099)));
 	CHECK(!set(w, 0, posix(F_WRLCK, 1, 2000, 2100)));
+	CHECK(!set(w, 0, posix(F_UNLCK, 2, 4, 4)));
+	CHECK(set(w, 0, posix(F_RDLCK, 1, 2050, 2050)) == -ENOLCK); /* that would be two more: it, and what is behind it */
+	CHECK(!set(w, 0, posix(F_RDLCK, 1, 2000, 2050)));
 	CHECK(set(w, 2, (struct lock){ .kind = 7, .type = F_RDLCK }) == -EINVAL);
 	CHECK(set(w, 2, (struct lock){ .type = 17 }) == -EINVAL);
 	CHECK(set(w, 2, posix(F_RDLCK, 1, 5, 4)) == -EINVAL);
@@ -731,6 +749,63 @@ static void a_flock_that_may_not_change_its_type_stays_what_it_was(void **state)
 	assert_int_equal(set_now(&w, 2, flock_of(F_RDLCK, 2)), 0);
 	gone(&w, 1);
 	assert_true(EVENTUALLY(count_of(a, WAITING - 1, -ENOTCONN) == WAITING - 1));
+	close_world(&w);
+}
+
+enum { FEW = 1000, FLOCK_CROWD = 200 };
+static const char few[] = "volume memory\ntype debug/memory\nend-volume\n"
+			  "volume locks\ntype features/locks\noption max-locks 1000\nsubvolumes memory\nend-volume\n";
+struct converter {
+	struct asker convert;
+	atomic_int begun, ended, refused;
+};
+
+static void take_one_more(void *arg)
+{
+	struct converter *c = arg;
+	int at = LONG_ONE + 2 * atomic_fetch_add(&c->begun, 1);
+
+	if (set(c->convert.world, 0, posix(F_WRLCK, 2, at, at)) == -ENOLCK)
+		c->refused++;
+	c->ended++;
+}
+
+/* On one shard, so they come when the first portion is done, and one of them does the last. */
+static void convert_and_take_more(void *arg)
+{
+	struct converter *c = arg;
+
+	CHECK(!task_spawn(NULL, ask, &c->convert));
+	for (int i = 0; i < HANDS; i++)
+		CHECK(!task_spawn(NULL, take_one_more, c));
+}
+
+static void take_all_but_one(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint64_t i = 0; i < FEW - 1; i++)
+		CHECK(!set(w, 0, posix(F_WRLCK, 1, 2 * i, 2 * i)));
+	CHECK(!set(w, 0, flock_of(F_WRLCK, 1)));
+}
+
+/* It is given up first, and those who have waited for that have their turn: but it is counted as one that is held. */
+static void a_flock_that_changes_its_type_keeps_its_place_among_so_many(void **state)
+{
+	static struct asker crowd[FLOCK_CROWD];
+	struct converter c = { 0 };
+	struct world w;
+
+	(void)state;
+	open_world(&w, few);
+	task_call(take_all_but_one, &w);
+	park(crowd, FLOCK_CROWD, (struct asker){ .world = &w, .client = 1, .lock = waiting(flock_of(F_RDLCK, 1)) });
+	c.convert = (struct asker){ .world = &w, .client = 0, .lock = waiting(flock_of(F_RDLCK, 1)), .result = 1 };
+	task_call(convert_and_take_more, &c);
+	assert_true(EVENTUALLY(c.convert.result == 0 && count_of(crowd, FLOCK_CROWD, 0) == FLOCK_CROWD));
+	assert_true(EVENTUALLY(c.ended == HANDS));
+	assert_int_equal(c.refused, HANDS);
+	assert_true(counter(&w, "paused:") >= 2);
 	close_world(&w);
 }
 
@@ -848,6 +923,7 @@ int main(void)
 		cmocka_unit_test(ranges_split_and_merge_like_single_bytes),
 		cmocka_unit_test(waiters_get_the_lock_in_order_of_arrival),
 		cmocka_unit_test(who_has_a_lock_for_reading_only_from_now_on_lets_others_read),
+		cmocka_unit_test(who_reclaims_for_reading_only_lets_others_read),
 		cmocka_unit_test(a_cancelled_waiter_gets_ecanceled_and_no_lock),
 		cmocka_unit_test(no_wake_up_is_lost_and_one_writer_excludes_all),
 		cmocka_unit_test(a_crowd_gets_its_lock_in_portions_and_nobody_is_forgotten),
@@ -861,11 +937,13 @@ int main(void)
 		cmocka_unit_test(one_client_gets_so_many_locks_and_no_more),
 		cmocka_unit_test(many_locks_and_many_who_wait_do_not_go_together),
 		cmocka_unit_test(a_flock_that_may_not_change_its_type_stays_what_it_was),
+		cmocka_unit_test(a_flock_that_changes_its_type_keeps_its_place_among_so_many),
 		cmocka_unit_test(the_clients_of_one_tenant_get_so_many_locks_together),
 		cmocka_unit_test(nor_does_one_who_reclaims_get_more),
 		cmocka_unit_test(the_id_of_another_tenants_client_is_of_no_use),
 		cmocka_unit_test(the_end_of_a_session_frees_its_locks_and_ends_its_waits),
 		cmocka_unit_test(a_client_is_recorded_from_its_first_lock_to_its_end),
+		cmocka_unit_test(who_takes_a_lock_while_its_record_is_to_be_removed_keeps_both),
 		cmocka_unit_test(in_the_grace_period_locks_are_reclaimed_before_new_ones_are_granted),
 		cmocka_unit_test(who_had_no_lock_reclaims_nothing_and_is_told),
 		cmocka_unit_test(the_grace_period_ends_and_forgets_who_did_not_come),
@@ -874,4 +952,3 @@ int main(void)
 
 	return cmocka_run_group_tests(tests, tasks_start, tasks_stop);
 }
-		cmocka_unit_test(who_takes_a_lock_while_its_record_is_to_be_removed_keeps_both),

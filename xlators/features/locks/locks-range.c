@@ -53,12 +53,23 @@ bool held_covers(const struct lock_inode *at, const struct held *want)
 	return false;
 }
 
-bool held_adds(const struct lock_inode *at, const struct held *want)
+static bool lies_within(const struct lock *a, const struct lock *b)
 {
-	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next)
-		if (party_equal(&h->party, &want->party) && h->lock.start >= want->lock.start && h->lock.end <= want->lock.end)
-			return false;
-	return !held_covers(at, want);
+	return a->start >= b->start && a->end <= b->end;
+}
+
+unsigned held_adds(const struct lock_inode *at, const struct held *want)
+{
+	for (const struct held *h = at->held[want->lock.kind]; h; h = h->next) {
+		if (!party_equal(&h->party, &want->party))
+			continue;
+		if (lies_within(&h->lock, &want->lock) ||
+		    (h->lock.type == want->lock.type && lies_within(&want->lock, &h->lock)))
+			return 0;
+		if (h->lock.start < want->lock.start && h->lock.end > want->lock.end)
+			return ADDS_MOST;
+	}
+	return 1;
 }
 
 bool held_gives_back(const struct lock_inode *at, const struct held *want)
@@ -69,9 +80,9 @@ bool held_gives_back(const struct lock_inode *at, const struct held *want)
 	return false;
 }
 
-bool held_too_many(const struct lock_inode *at, bool waits)
+bool held_too_many(const struct lock_inode *at, unsigned adds, bool waits)
 {
-	return (at->held_count + 1) * (at->waiting + waits) > PAIRS_MAX;
+	return (at->held_count + adds) * (at->waiting + waits) > PAIRS_MAX;
 }
 
 bool held_lowers(const struct lock_inode *at, const struct held *want)

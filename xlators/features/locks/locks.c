@@ -253,12 +253,26 @@ static bool same_flock(const struct held *h, const void *arg)
 	return h->party.client == want->party.client && h->party.owner == want->party.owner;
 }
 
-/* Like Linux, a flock that changes its type is given back first: so two that want more never wait for each other. */
+/* As if it had its lock still, and waited for the new one: it will do one of the two without being asked whether there is room. */
+static void keep_place(struct waiter *me, int more)
+{
+	struct lock_client *c = me->want.party.client;
+
+	me->at->held_count += (uint64_t)more;
+	me->at->waiting += me->want.lock.wait ? (uint64_t)more : 0;
+	c->locks += (uint64_t)more;
+	client_count(c, more);
+}
+
+/* Like Linux, a flock that changes its type is given back first: so two that want more never wait for each other. While others have their turn they don't get the place of it. */
 static void convert_flock(struct locks *p, struct waiter *me)
 {
-	if (me->want.lock.kind == LOCK_FLOCK && !held_covers(me->at, &me->want) &&
-	    held_drop(me->at, LOCK_FLOCK, same_flock, &me->want))
-		grant_waiters(p, me->at, true);
+	if (me->want.lock.kind != LOCK_FLOCK || held_covers(me->at, &me->want) ||
+	    !held_drop(me->at, LOCK_FLOCK, same_flock, &me->want))
+		return;
+	keep_place(me, 1);
+	grant_waiters(p, me->at, true);
+	keep_place(me, -1);
 }
 
 static int lost(struct locks *p)
@@ -272,24 +286,39 @@ static bool has_ended(const struct waiter *me)
 	return me->want.incarnation < me->want.party.client->ended;
 }
 
-static bool has_most(const struct locks *p, const struct lock_client *c)
+/* So many more would be too many. Who wants none is not refused, though he have too many: max-locks is live. */
+static bool has_most(const struct locks *p, const struct lock_client *c, unsigned more)
 {
-	return c->locks + c->waiting >= (uint64_t)p->max_locks || (c->tenant && c->tenant->locks >= (uint64_t)p->max_locks);
+	uint64_t most = (uint64_t)p->max_locks;
+
+	return more && (c->locks + c->waiting + more > most || (c->tenant && c->tenant->locks + more > most));
 }
 
-/* For one more lock, or one more who waits, if it comes to that. It is asked before anything is given back: a flock that changes its type will have made room for its waiting and for the new one. */
+/* For more locks, or one more who waits, if it comes to that. It is asked before anything is given back: a flock that changes its type will have made room for its waiting and for the new one. */
 static bool has_room(const struct locks *p, const struct waiter *me)
 {
-	bool most = has_most(p, me->want.party.client), conflict, waits, adds;
+	const struct lock_client *c = me->want.party.client;
+	bool conflict, waits;
+	unsigned adds;
 
-	if (!most && !held_too_many(me->at, true))
+	if (!has_most(p, c, ADDS_MOST) && !held_too_many(me->at, ADDS_MOST, true))
 		return true;
 	conflict = held_conflict(me->at, &me->want);
 	waits = conflict && me->want.lock.wait;
 	adds = held_adds(me->at, &me->want);
-	if (most && (adds || (waits && me->want.lock.kind == LOCK_POSIX)))
+	if (has_most(p, c, waits && me->want.lock.kind == LOCK_POSIX && !adds ? 1 : adds))
 		return false;
-	return waits ? !held_too_many(me->at, true) : conflict || !adds || !held_too_many(me->at, false);
+	return waits ? !held_too_many(me->at, adds, true) : conflict || !adds || !held_too_many(me->at, adds, false);
+}
+
+/* Nobody is in its way. What the party then has for reading only others may read, too. */
+static void take(struct locks *p, struct waiter *me)
+{
+	bool lowers = held_lowers(me->at, &me->want);
+
+	held_apply(me->at, &me->want, me->spare);
+	if (lowers)
+		grant_waiters(p, me->at, true);
 }
 
 /* A reclaim is good if nothing can have come between: in the grace period, for who has a record. Where no records are kept
@@ -307,7 +336,7 @@ static int reclaim(struct locks *p, struct waiter *me)
 	}
 	if (!allowed || held_conflict(me->at, &me->want) || !has_room(p, me))
 		return lost(p);
-	held_apply(me->at, &me->want, me->spare);
+	take(p, me);
 	return 0;
 }
 
@@ -321,12 +350,8 @@ static int acquire(struct locks *p, struct waiter *me)
 	if (has_ended(me)) /* meanwhile, as others may have had their turn */
 		return -ENOTCONN;
 	if (!held_conflict(me->at, &me->want)) {
-		bool lowers = held_lowers(me->at, &me->want);
-
-		held_apply(me->at, &me->want, me->spare);
 		p->granted++;
-		if (lowers)
-			grant_waiters(p, me->at, true);
+		take(p, me);
 		return 0;
 	}
 	if (!me->want.lock.wait)
@@ -375,7 +400,7 @@ static int unlock(struct xlator *x, struct waiter *me)
 	locks_take(p);
 	grant_rest(p, me->at, true);
 	gives_back = held_gives_back(me->at, &me->want);
-	if ((has_most(p, me->want.party.client) || held_too_many(me->at, false)) && held_splits(me->at, &me->want))
+	if ((has_most(p, me->want.party.client, 1) || held_too_many(me->at, 1, false)) && held_splits(me->at, &me->want))
 		err = -ENOLCK;
 	else
 		held_apply(me->at, &me->want, me->spare);

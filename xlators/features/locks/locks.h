@@ -96,12 +96,13 @@ struct locks {
 struct held *held_conflict(const struct lock_inode *, const struct held *want);
 /* True if the party holds all of the range with that type already. */
 bool held_covers(const struct lock_inode *, const struct held *want);
-/* False if there are no more locks with that than without: the party has it, or one in whose place it comes. */
-bool held_adds(const struct lock_inode *, const struct held *want);
+/* So many more locks there are with that than without, at most: none, if the party has it, or one in whose place it comes. */
+enum { ADDS_MOST = 2 }; /* it is of another type than what is left on both sides of it */
+unsigned held_adds(const struct lock_inode *, const struct held *want);
 /* True if the party holds some of the range. */
 bool held_gives_back(const struct lock_inode *, const struct held *want);
-/* True if one more lock, or one more who waits (`waits`), would make too much work of each that is given back. */
-bool held_too_many(const struct lock_inode *, bool waits);
+/* True if so many more locks, and one more who waits (`waits`), would make too much work of each that is given back. */
+bool held_too_many(const struct lock_inode *, unsigned adds, bool waits);
 /* True if the party has bytes of the range for writing that it then has for reading only: others may read then, too. */
 bool held_lowers(const struct lock_inode *, const struct held *want);
 /* True if the party has a lock of which the range is the middle, so that two would be left of it. */
