@@ -72,6 +72,42 @@ void a_lock_is_told_to_be_lost_before_requests_go_on(void **test)
 	stop(&server);
 }
 
+enum { REFUSALS = 300, TOLERANCE = 2000 }; /* bytes: an event has more than 20, and a ping comes now and then */
+
+static unsigned long sent_for_refusals(struct file *file, bool reclaim, int refused)
+{
+	struct setlk_in in = { file,
+			       { .kind = LOCK_POSIX, .type = F_WRLCK, .end = UINT64_MAX, .owner = 42, .reclaim = reclaim } };
+	unsigned long before = counter(server, "bytes out ");
+	struct setlk_out out;
+
+	for (int i = 0; i < REFUSALS; i++)
+		assert_int_equal(CALL(setlk, &in, &out), refused);
+	return counter(server, "bytes out ") - before;
+}
+
+static void reclaim_much(void *arg)
+{
+	struct file *file = create("locked");
+	unsigned long once;
+
+	(void)arg;
+	memset(disk->held, 0, sizeof(disk->held));
+	disk->held[0] = (struct lock){ .type = F_WRLCK, .owner = 43 };
+	once = sent_for_refusals(file, false, -EAGAIN);
+	assert_in_range(sent_for_refusals(file, true, -ENOLCK), 1, once + TOLERANCE);
+	memset(disk->held, 0, sizeof(disk->held));
+	release(file);
+	assert_int_equal(remove_file("locked"), 0);
+}
+
+/* He may ask for it as fast as he likes, and read nothing: what is sent without being asked for would be kept for him. */
+void who_is_refused_a_reclaim_hears_it_in_the_answer_only(void **test)
+{
+	(void)test;
+	both(reclaim_much);
+}
+
 static struct file *kept_file, *gone_file;
 
 static void before_restart(void *arg)

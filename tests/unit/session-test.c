@@ -698,6 +698,7 @@ int main(void)
 		cmocka_unit_test(appends_happen_once_over_lost_connections),
 		cmocka_unit_test(a_call_in_progress_is_not_run_again),
 		cmocka_unit_test(files_and_locks_survive_a_restart_of_the_brick),
+		cmocka_unit_test(who_is_refused_a_reclaim_hears_it_in_the_answer_only),
 		cmocka_unit_test(a_lock_is_told_to_be_lost_before_requests_go_on),
 		cmocka_unit_test(a_lock_goes_with_the_file_that_it_was_taken_through),
 		cmocka_unit_test(an_append_over_a_restart_is_an_error),

@@ -68,6 +68,7 @@ void a_lock_is_given_back_while_as_many_wait_as_may(void **);
 /* session-test-restart.c */
 void files_and_locks_survive_a_restart_of_the_brick(void **);
 void a_lock_is_told_to_be_lost_before_requests_go_on(void **);
+void who_is_refused_a_reclaim_hears_it_in_the_answer_only(void **);
 void a_lock_goes_with_the_file_that_it_was_taken_through(void **);
 void an_append_over_a_restart_is_an_error(void **);
 void an_exchange_over_a_restart_is_done_once(void **);

@@ -362,8 +362,6 @@ static int leaf_setlk(struct request *rq, struct xlator *x, const struct setlk_i
 	bool done = false;
 	int err = 0;
 
-	(void)rq;
-	(void)x;
 	(void)out;
 	atomic_fetch_add(&leaf.setlks, 1);
 	atomic_fetch_add(&leaf.reclaims, in->lock.reclaim);
@@ -376,6 +374,10 @@ static int leaf_setlk(struct request *rq, struct xlator *x, const struct setlk_i
 			err = in->lock.wait ? task_sleep_ms(1) : in->lock.reclaim ? -ENOLCK : -EAGAIN;
 	}
 	atomic_fetch_sub(&leaf.lock_waits, in->lock.wait);
+	if (err == -ENOLCK) /* as features/locks does */
+		event_up(x,
+			 &(struct event){
+				 .kind = EVENT_LOCK_LOST, .inode = in->file->inode, .client = rq->client, .lock = in->lock });
 	return done ? 0 : err;
 }
 
