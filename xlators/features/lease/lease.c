@@ -358,15 +358,17 @@ static int recall_others(struct request *rq, struct changing *c)
 }
 
 /* Clients of an earlier process may believe what it told them, and have not heard that it has ended. */
-static void wait_quiet(struct leases *l)
+static void wait_quiet(struct request *rq, struct leases *l)
 {
 	uint64_t now = clock_ns();
 
+	if (now >= l->quiet_until_ns)
+		return;
 	task_shield(true);
-	while (now < l->quiet_until_ns) {
+	request_aside(rq, true);
+	for (; now < l->quiet_until_ns; now = clock_ns())
 		task_sleep_ms((l->quiet_until_ns - now) / 1000000 + 1);
-		now = clock_ns();
-	}
+	request_aside(rq, false);
 	task_shield(false);
 }
 
@@ -382,7 +384,7 @@ static int change(struct request *rq, struct changing *c, enum fop fop, const vo
 	unsigned named = c->count;
 	int err;
 
-	wait_quiet(l);
+	wait_quiet(rq, l);
 	mark(c, 0);
 	find_victims(rq, c, fop, in);
 	mark(c, named);
