@@ -27,6 +27,7 @@
 #include "log.h"
 #include "metrics.h"
 #include "path.h"
+#include "source.h"
 #include "store.h"
 #include "task.h"
 #include "tunnel.h"
@@ -115,6 +116,8 @@ static enum MHD_Result answer(struct ask *a, unsigned status, const char *type, 
 		snprintf(number, sizeof number, "%" PRIu64, version);
 		MHD_add_response_header(r, "X-Stratus-Version", number);
 	}
+	if (status >= MHD_HTTP_BAD_REQUEST)
+		MHD_add_response_header(r, SOURCE_SENTENCE_HEADER, "1");
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(r, "Allow", "GET, HEAD");
 	done = MHD_queue_response(a->connection, status, r);

@@ -95,19 +95,21 @@ static void set_options(CURL *easy, const char *url, const char *method, const c
 }
 
 /* -ENOTCONN: another server may know more. */
-static int judge(const char *server, long status, struct text *t, json_t **answer, struct problem *p)
+static int judge(CURL *easy, const char *server, struct text *t, json_t **answer, struct problem *p)
 {
 	const char *sentence;
+	long status = 0;
 
+	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	if (status < 300) {
 		*answer = t->bytes ? json_loads(t->bytes, JSON_DECODE_ANY, NULL) : NULL;
 		return *answer ? 0
 			       : problem_set(p, EPROTO,
 					     "%s has answered something else than JSON: it may be of another version", server);
 	}
-	sentence = source_sentence(t->bytes, t->size);
+	sentence = status >= 400 ? source_sentence(easy, t->bytes, t->size) : NULL;
 	if (!sentence)
-		return problem_set(p, ENOTCONN, "what listens at %s is no stratusd (HTTP status %ld)", server, status);
+		return source_is_strange(server, status, p);
 	problem_set(p, EACCES, "%s says: %s", server, sentence);
 	return status == 503 ? -ENOTCONN : status == 404 ? -ENOENT : status == 403 ? -EACCES : -EINVAL;
 }
@@ -129,7 +131,6 @@ static int ask_one(const char *server, const char *method, const char *path, con
 	char reason[CURL_ERROR_SIZE] = "";
 	struct text t = { NULL, 0 };
 	struct tls_dir tls;
-	long status = 0;
 	CURL *easy;
 	CURLcode code;
 	int err;
@@ -145,9 +146,8 @@ static int ask_one(const char *server, const char *method, const char *path, con
 	set_options(easy, url, method, body, reason, &t);
 	source_set_tls(easy, &tls);
 	code = curl_easy_perform(easy);
-	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	err = code ? no_answer(&tls, server, *reason ? reason : curl_easy_strerror(code), p)
-		   : judge(server, status, &t, answer, p);
+		   : judge(easy, server, &t, answer, p);
 	curl_easy_cleanup(easy);
 	tls_dir_free(&tls);
 	free(t.bytes);

@@ -230,15 +230,32 @@ static void set_options(CURL *easy, const char *url, bool polls, char *reason, s
 
 /* ---- what is no answer ---- */
 
-char *source_sentence(char *body, size_t size)
+/* Another program, or one in between, says what it likes, to whomever. */
+static bool is_stratusds(CURL *easy)
 {
-	if (!body || size > SENTENCE_MAX || *body == '<') /* another program's page */
+	struct curl_header *header;
+
+	return !curl_easy_header(easy, SOURCE_SENTENCE_HEADER, 0, CURLH_HEADER, -1, &header);
+}
+
+char *source_sentence(void *easy, char *body, size_t size)
+{
+	if (!body || size > SENTENCE_MAX || !is_stratusds(easy))
 		return NULL;
 	body[strcspn(body, "\n")] = '\0';
 	for (char *at = body; *at; at++)
 		if (*at < ' ' || *at > '~')
 			*at = '?';
 	return *body ? body : NULL;
+}
+
+int source_is_strange(const char *server, long status, struct problem *p)
+{
+	return problem_set(
+		p, ENOTCONN,
+		"what listens at %s is no stratusd, or an older one that refuses (HTTP status %ld): name the port of its "
+		"--listen, or look into the log there",
+		server, status);
 }
 
 /* What libcurl says of an alert has numbers and names of OpenSSL's in it. */
@@ -272,10 +289,12 @@ static int no_answer(const struct source *s, const char *server, const char *rea
 
 /* What the server has said: -ENOTCONN if it is no answer, so that another may be asked. So is what one says that has not heard yet
  * what another has told us. */
-static int judge(const char *server, long status, uint64_t after, const struct answer *a, char *text, struct problem *p)
+static int judge(CURL *easy, const char *server, uint64_t after, const struct answer *a, char *text, struct problem *p)
 {
 	const char *sentence;
+	long status = 0;
 
+	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	if (a->version && a->version < after)
 		return problem_set(p, ENOTCONN, "%s lags behind: it has version %" PRIu64 ", and %" PRIu64 " is known", server,
 				   a->version, after);
@@ -283,11 +302,9 @@ static int judge(const char *server, long status, uint64_t after, const struct a
 		return 0;
 	if (status == 304)
 		return -EAGAIN;
-	sentence = status >= 400 ? source_sentence(text, a->size) : NULL;
+	sentence = status >= 400 ? source_sentence(easy, text, a->size) : NULL;
 	if (!sentence)
-		return problem_set(p, ENOTCONN,
-				   "what listens at %s is no stratusd (HTTP status %ld): name the port of its --listen", server,
-				   status);
+		return source_is_strange(server, status, p);
 	problem_set(p, EACCES, "%s says: %s", server, sentence);
 	return status == 409 ? -EBUSY : status == 404 && !after ? -ENOENT : -ENOTCONN;
 }
@@ -307,7 +324,6 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 	CURL *easy = curl_easy_init();
 	CURLcode code;
 	size_t size;
-	long status = 0;
 	int err;
 
 	*text = NULL;
@@ -321,13 +337,12 @@ static int ask(struct source *s, const char *server, uint64_t after, char **text
 		source_set_tls(easy, &s->tls);
 	code = perform(s, easy);
 	fclose(a.to);
-	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	if (atomic_load(&s->cancelled))
 		err = -ECANCELED;
 	else if (code)
 		err = no_answer(s, server, *reason ? reason : curl_easy_strerror(code), p);
 	else
-		err = judge(server, status, after, &a, *text, p);
+		err = judge(easy, server, after, &a, *text, p);
 	curl_easy_cleanup(easy);
 	*version = a.version;
 	if (err) {

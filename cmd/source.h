@@ -27,8 +27,13 @@ void source_destroy(struct source *);
 void source_set_tls(void *easy, const struct tls_dir *);
 
 /* Of what servers say instead of an answer; `cmd/remote.c` asks, too. */
-/* The sentence in a body: its first line, in which what is not printable ASCII becomes "?", for it came from the network. NULL: there is none of stratusd's. */
-char *source_sentence(char *body, size_t size);
+/* In what stratusd refuses with a sentence, and in nothing else. */
+#define SOURCE_SENTENCE_HEADER "X-Stratus-Sentence"
+/* The sentence in the body of an answer that has come by this handle of libcurl's: its first line, in which what is not printable ASCII becomes "?", for it came from the network.
+ * NULL: there is none of stratusd's. */
+char *source_sentence(void *easy, char *body, size_t size);
+/* Then that is said: -ENOTCONN. */
+int source_is_strange(const char *server, long status, struct problem *);
 /* Whether libcurl's reason is that the server does not take our certificate; then that is said, with EACCES. */
 bool source_is_refused(const struct tls_dir *, const char *server, const char *reason, struct problem *);
 /* Of several servers that have no answer one is told of: the first that refuses (EACCES), else the last. */

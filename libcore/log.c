@@ -92,6 +92,18 @@ int log_level_parse(const char *name, enum log_level *level)
 	return -EINVAL;
 }
 
+/* Of one line, and nothing that a terminal obeys (in UTF-8 what begins with 0xc2 may be such, too), whatever a peer sent. */
+static void make_plain(char *text, size_t size)
+{
+	unsigned char *at = (unsigned char *)text;
+
+	for (size_t i = 0; i < size; i++)
+		if (at[i] < 0x20 || at[i] == 0x7f)
+			at[i] = '?';
+		else if (i && at[i - 1] == 0xc2 && at[i] < 0xa0)
+			at[i - 1] = at[i] = '?';
+}
+
 /* 2026-01-31T12:00:00.123456Z info stratusd[77] rq=1a2b volume: message */
 void log_write(enum log_level level, const struct xlator *x, const struct request *rq, const char *format, ...)
 {
@@ -115,9 +127,7 @@ void log_write(enum log_level level, const struct xlator *x, const struct reques
 	va_end(args);
 	if (more > 0)
 		n += (size_t)more < sizeof(line) - n - 1 ? (size_t)more : sizeof(line) - n - 2;
-	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) /* one line each, whatever a peer sent */
-			line[i] = '?';
+	make_plain(line, n);
 	line[n++] = '\n';
 	pthread_mutex_lock(&out.lock);
 	while (write(out.fd, line, n) < 0 && errno == EINTR)
@@ -134,6 +144,7 @@ int problem_set(struct problem *p, int error, const char *format, ...)
 		va_start(args, format);
 		vsnprintf(p->text, sizeof(p->text), format, args);
 		va_end(args);
+		make_plain(p->text, strlen(p->text));
 	}
 	return -error;
 }

@@ -40,7 +40,7 @@ struct problem {
 	char text[512];
 	int error; /* errno of the cause */
 };
-/* Writes the sentence, unless one is there already (the first cause counts); returns -error, so `return problem_set(...)`. */
+/* Writes the sentence, unless one is there already (the first cause counts), with "?" for control characters, for it may quote what came from elsewhere; returns -error, so `return problem_set(...)`. */
 int problem_set(struct problem *, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 struct reasons { /* why something fails that is tried again and again; zeros: none yet */

@@ -68,8 +68,11 @@ cat >lagging.py <<'END'
 import http.server, os, sys, urllib.request
 class Lags(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if "/other/" in self.path:
+            return self.send_error(501, "call \x1b[2J this number")
         if "/away/" in self.path:
             self.send_response(500)
+            self.send_header("X-Stratus-Sentence", "1")
             self.end_headers()
             self.wfile.write(b"the store \x1b[2Jis away\nand more\n")
             return
@@ -100,6 +103,9 @@ umount "$SCRATCH/lag"
 "$STRATUS" volume set photos protocol/client max-wait >/dev/null
 # ---- of several that refuse, or are silent, who refuses is told, in words that do nothing to a terminal ----
 refused 'says: the store ?\[2Jis away$' mount 127.0.0.1:"$(cat lagging.port)",127.0.0.1:1:/away "$SCRATCH/lag"
+
+# ---- no other program's text is shown ----
+refused 'no stratusd.*HTTP status 501' mount 127.0.0.1:"$(cat lagging.port)":/other "$SCRATCH/lag"
 
 # ---- a brick's options: live ones change in place and the client stays connected, for others the brick is started anew ----
 connects() { "$STRATUS" dump "$MNT" | sed -n 's/ *connects: //p'; }
