@@ -6,7 +6,7 @@
  *   GET /v1/status                                         what `stratus status --json` prints
  *   POST /v1/allotments                                    between servers: cluster-allot.h
  *   GET /v1/allotments?after=NUMBER                        too: waits until there is something to hear
- *   GET /metrics                                           what tenants are charged here, for Prometheus */
+ *   GET /metrics                                           what tenants are charged here, and when certificates end, for Prometheus */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -136,7 +136,10 @@ static enum MHD_Result refuse(struct ask *a, unsigned status, const char *senten
 
 static void write_metrics(FILE *to)
 {
-	metrics_write(cluster_each_graph, to);
+	json_t *certificates = cluster_certificates();
+
+	metrics_write(cluster_each_graph, certificates, to);
+	json_decref(certificates);
 }
 
 static char *text_of(void (*write)(FILE *))

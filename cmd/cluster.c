@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "brick.h"
+#include "certificates.h"
 #include "cluster-allot.h"
 #include "cluster-rebalance.h"
 #include "config.h"
@@ -26,6 +27,7 @@
 #include "path.h"
 #include "register.h"
 #include "store.h"
+#include "tls-dir.h"
 
 enum { RETRY_MS = 5000, FIRST_MS = 5000 };
 
@@ -768,21 +770,27 @@ static void add_space(json_t *volumes)
 	}
 }
 
+json_t *cluster_certificates(void)
+{
+	return certificates_find(cluster_each_graph, cluster_http_has_tls() ? tls_dir_wanted() : NULL);
+}
+
 void cluster_status(FILE *to)
 {
-	json_t *volumes = json_array(), *servers = json_array(), *all;
+	json_t *volumes = json_array(), *servers = json_array(), *certificates, *all;
 
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)
 		json_array_append_new(volumes, volume_json(&cluster.volume[i]));
 	pthread_mutex_unlock(&cluster.lock);
 	add_space(volumes);
+	certificates = cluster_certificates();
 	cluster_members_json(servers);
 	if (!json_array_size(servers)) /* not shared */
 		json_array_append_new(servers, json_pack("{s:s, s:s}", "name", cluster.name, "state", "up"));
-	all = json_pack("{s:{s:s, s:s, s:s, s:i}, s:o, s:I, s:o}", "self", "name", cluster.name, "listen",
+	all = json_pack("{s:{s:s, s:s, s:s, s:i}, s:o, s:I, s:o, s:o}", "self", "name", cluster.name, "listen",
 			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "servers", servers, "index",
-			(json_int_t)store_index(cluster.store), "volumes", volumes);
+			(json_int_t)store_index(cluster.store), "volumes", volumes, "certificates", certificates);
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
 	json_decref(all);

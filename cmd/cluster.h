@@ -2,6 +2,7 @@
 /* stratusd with a cluster store: serves what the committed specifications say, and changes when they change. */
 #ifndef STRATUS_CLUSTER_H
 #define STRATUS_CLUSTER_H
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -56,7 +57,8 @@ int cluster_edit(const char *volume, cluster_change *, void *arg, bool *changed,
 void cluster_commit_wait(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
-void cluster_status(FILE *); /* as JSON */
+void cluster_status(FILE *);	    /* as JSON */
+json_t *cluster_certificates(void); /* certificates_find() of all that this server uses */
 
 /* cluster-servers.c */
 bool cluster_has_server(const char *name);

@@ -180,7 +180,29 @@ static void write_throttle(const json_t *bricks, FILE *to)
 		   "held_by_share_ns", 1e9, to);
 }
 
-void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *arg), FILE *to)
+static void write_certificates(const json_t *certificates, FILE *to)
+{
+	static const char name[] = "stratus_certificate_end_timestamp_seconds";
+	json_t *one;
+	size_t i;
+
+	begin(name, "When the certificate of this stratusd ends (role own), or that of the authority that it is of", "gauge",
+	      to);
+	json_array_foreach((json_t *)certificates, i, one)
+	{
+		const char *role = json_text(one, "role"), *file = json_text(one, "file");
+
+		if (*json_text(one, "problem"))
+			continue;
+		fprintf(to, "%s{", name);
+		write_label("role", role, strlen(role), to);
+		fputc(',', to);
+		write_label("file", file, strlen(file), to);
+		fprintf(to, "} %" JSON_INTEGER_FORMAT "\n", json_number(one, "ends"));
+	}
+}
+
+void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *arg), const json_t *certificates, FILE *to)
 {
 	json_t *bricks = json_array(), *throttles = json_array();
 
@@ -199,6 +221,7 @@ void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *
 			"1: what is charged here is billed; 0: it is a copy of what the first member of the set is charged",
 			is_billed, to);
 	write_throttle(throttles, to);
+	write_certificates(certificates, to);
 	json_decref(bricks);
 	json_decref(throttles);
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "certificates.h"
 #include "command.h"
 #include "facts.h"
 #include "graph.h"
@@ -280,7 +281,9 @@ static int serve(struct problem *p)
 	err = service_ready(&mount.service, p);
 	if (!err) {
 		start_following();
+		certificates_watch(&handler, tls_dir_wanted());
 		service_run(&mount.service, &handler);
+		certificates_unwatch();
 		stop_following();
 	}
 	control_stop();

@@ -4,10 +4,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cluster-client.h"
 #include "command.h"
+#include "ending.h"
 #include "json.h"
+#include "path.h"
 #include "service.h"
 #include "set.h"
 #include "verbs.h"
@@ -102,6 +105,13 @@ static void print_server(const json_t *s, const char *leader)
 	putchar('\n');
 }
 
+static void print_certificate(const json_t *c)
+{
+	cleanup_path char *sentence = ending_sentence(c, time(NULL));
+
+	puts(sentence);
+}
+
 static void print_all(const json_t *all)
 {
 	json_t *servers = json_object_get(all, "servers"), *volumes = json_object_get(all, "volumes"), *one;
@@ -111,6 +121,7 @@ static void print_all(const json_t *all)
 	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", json_text(self, "name"),
 	       json_number(self, "pid"), json_text(self, "listen"), json_text(self, "version"));
 	json_array_foreach(servers, i, one) print_server(one, leader_of(servers));
+	json_array_foreach(json_object_get(all, "certificates"), i, one) print_certificate(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes))
 		puts("no volumes: `stratus volume create` makes one");
@@ -141,7 +152,7 @@ int command_status(int argc, char **argv)
 		asked_option,
 		"",
 		"Shows the cluster: its servers and volumes, for each brick its state, clients and free space, for each replica "
-		"set its view and what is still to heal. `stratus ps` lists processes.",
+		"set its view and what is still to heal; and when this server's certificates end. `stratus ps` lists processes.",
 		children,
 		NULL,
 		NULL,

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "certificates.h"
 #include "cluster.h"
 #include "command.h"
 #include "config.h"
@@ -215,6 +216,13 @@ static const struct control_handler handler = {
 	.stop = service_stop,
 };
 
+static void run_until_stopped(const struct control_handler *h, const char *tls_directory)
+{
+	certificates_watch(h, tls_directory);
+	service_run(&service, h);
+	certificates_unwatch();
+}
+
 static int serve(struct problem *p)
 {
 	int err = start_all(p);
@@ -224,7 +232,7 @@ static int serve(struct problem *p)
 	if (!err) {
 		err = service_ready(&service, p);
 		if (!err)
-			service_run(&service, &handler);
+			run_until_stopped(&handler, NULL);
 		control_stop();
 	}
 	stop_all();
@@ -260,7 +268,7 @@ static int serve_cluster(struct problem *p)
 	if (!err) {
 		err = service_ready(&service, p);
 		if (!err)
-			service_run(&service, &cluster_handler);
+			run_until_stopped(&cluster_handler, tls_dir_wanted());
 		control_stop();
 	}
 	cluster_stop();

@@ -69,7 +69,8 @@ struct stream {
 	size_t came_bytes;		 /* of these */
 	bool dead, garbage, hung_up;	 /* garbage: that is why it broke; hung_up: the peer takes no answer any more */
 	void *session;			 /* the transport's own */
-	char trouble[128];		 /* the transport's word for an error that has no errno */
+	char expired[320];		 /* of the transport with TLS: see tls_session() */
+	char trouble[336];		 /* the transport's word for an error that has no errno */
 	bool alerted;			 /* and it has told the peer of it, as the last it says */
 	uint32_t lingers;		 /* so many bytes more are dropped before it is closed */
 	/* sending; guarded by lock */

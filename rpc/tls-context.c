@@ -134,11 +134,43 @@ static int read_lists(struct context *c, char *const *path, struct problem *p)
 	return err ? err : X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK) ? 0 : -ENOMEM;
 }
 
+static int certificate_identity(const X509 *, char *uri, size_t size);
+
+static void say_expired(X509 *certificate, char text[TLS_TROUBLE])
+{
+	char uri[IDENTITY_TEXT], date[32] = "?";
+	struct tm end;
+
+	if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1)
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", &end);
+	if (X509_check_ca(certificate))
+		snprintf(
+			text, TLS_TROUBLE,
+			"the authority of the other side's certificate has expired on %s: it needs a certificate of another one",
+			date);
+	else if (!certificate_identity(certificate, uri, sizeof(uri)))
+		snprintf(text, TLS_TROUBLE, "the certificate of %s has expired on %s: it needs another one", uri, date);
+	else
+		snprintf(text, TLS_TROUBLE, "the other side's certificate has expired on %s: it needs another one", date);
+}
+
+/* Only here it can be found out whose it is: a session has no certificate of a peer that it refuses. OpenSSL looks at the times after the signatures, so what it says of its owner is true. */
+static int note_expired(int good, X509_STORE_CTX *c)
+{
+	SSL *ssl = X509_STORE_CTX_get_ex_data(c, SSL_get_ex_data_X509_STORE_CTX_idx());
+	X509 *certificate = X509_STORE_CTX_get_current_cert(c);
+	char *text = ssl ? SSL_get_app_data(ssl) : NULL;
+
+	if (!good && text && certificate && X509_STORE_CTX_get_error(c) == X509_V_ERR_CERT_HAS_EXPIRED)
+		say_expired(certificate, text);
+	return good;
+}
+
 static void set_rules(SSL_CTX *c, char *const *path, bool server)
 {
 	SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION);
 	SSL_CTX_set_ciphersuites(c, CIPHERS);
-	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, note_expired);
 	/* What a full socket refused is offered again from the stream's queue: the same bytes at another address. */
 	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
@@ -395,7 +427,7 @@ void tls_destroy(struct tls *t)
 
 /* ---- for connections ---- */
 
-SSL *tls_session(struct tls *t, bool *server)
+SSL *tls_session(struct tls *t, char text[TLS_TROUBLE], bool *server)
 {
 	SSL *ssl;
 
@@ -404,6 +436,9 @@ SSL *tls_session(struct tls *t, bool *server)
 	ssl = SSL_new(t->now.ssl);
 	pthread_mutex_unlock(&t->lock);
 	*server = t->server;
+	*text = '\0';
+	if (ssl)
+		SSL_set_app_data(ssl, text);
 	return ssl;
 }
 
@@ -510,4 +545,12 @@ int tls_identity(const SSL *ssl, char *uri, size_t size)
 	const X509 *certificate = SSL_is_init_finished(ssl) ? SSL_get0_peer_certificate(ssl) : NULL;
 
 	return certificate ? certificate_identity(certificate, uri, size) : -ENOENT;
+}
+
+const char *tls_trouble(const SSL *ssl)
+{
+	long verdict = SSL_get_verify_result(ssl);
+	const char *text = SSL_get_app_data(ssl);
+
+	return verdict == X509_V_OK ? tls_reason() : *text ? text : X509_verify_cert_error_string(verdict);
 }

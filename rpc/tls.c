@@ -17,7 +17,7 @@
 int tls_begin(struct stream *s, struct tls *t, const char *host)
 {
 	bool server;
-	SSL *ssl = tls_session(t, &server);
+	SSL *ssl = tls_session(t, s->expired, &server);
 	BIO *socket = ssl ? tls_bio_create(s->watch.fd, &s->receives, &s->sends) : NULL;
 
 	if (!socket || (host && !tls_expect_host(ssl, host))) {
@@ -39,7 +39,6 @@ static ssize_t failed(struct stream *s, bool sending)
 {
 	SSL *ssl = s->session;
 	int kind = SSL_get_error(ssl, 0), saved = errno;
-	long verdict = SSL_get_verify_result(ssl);
 
 	if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
 		if (sending)
@@ -54,8 +53,7 @@ static ssize_t failed(struct stream *s, bool sending)
 		return -1;
 	}
 	s->alerted = !(SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN); /* that is set by the peer's alert, too */
-	snprintf(s->trouble, sizeof(s->trouble), "TLS: %s",
-		 verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : tls_reason());
+	snprintf(s->trouble, sizeof(s->trouble), "TLS: %s", tls_trouble(ssl));
 	errno = EPROTO;
 	return -1;
 }

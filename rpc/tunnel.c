@@ -47,6 +47,7 @@ struct tunnel {
 	struct tunnels *all;
 	struct end net, plain;
 	SSL *ssl;
+	char expired[TLS_TROUBLE]; /* see tls_session() */
 	bool server;
 	enum state state;
 	bool wants_out; /* TLS has something to say and could not */
@@ -156,7 +157,6 @@ static void sweep_dead(struct tunnels *a)
 static const char *trouble(struct tunnel *t)
 {
 	int kind = SSL_get_error(t->ssl, 0), saved = errno;
-	long verdict = SSL_get_verify_result(t->ssl);
 
 	t->wants_out = kind == SSL_ERROR_WANT_WRITE;
 	if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
@@ -165,7 +165,7 @@ static const char *trouble(struct tunnel *t)
 		return strerror(saved);
 	if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN)
 		return "the other side has closed it";
-	return verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : tls_reason();
+	return tls_trouble(t->ssl);
 }
 
 /* ---- carrying ---- */
@@ -380,7 +380,7 @@ static struct tunnel *tunnel_create(struct tunnels *a, struct tls *tls, int fd)
 	bool server = false;
 
 	if (t)
-		t->ssl = tls_session(tls, &server);
+		t->ssl = tls_session(tls, t->expired, &server);
 	if (!t || !t->ssl || !SSL_set_fd(t->ssl, fd)) {
 		if (t)
 			SSL_free(t->ssl);

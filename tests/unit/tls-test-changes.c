@@ -124,6 +124,37 @@ static void who_expires_is_refused_also_while_connected(void **state)
 	tls_destroy(server);
 }
 
+static void why_refused(const char *ca, const char *name, struct tls *server, char *why, size_t size)
+{
+	struct tls *client;
+	struct pair c;
+
+	tenant_certificate(ca, name, name);
+	end_soon(ca, name, -86400);
+	client = use(name, false);
+	join(&c, client, server);
+	assert_false(talk(&c));
+	snprintf(why, size, "%s", c.server.trouble);
+	part(&c);
+	tls_destroy(client);
+}
+
+/* But not who says so himself. */
+static void whose_certificate_has_expired_is_told(void **state)
+{
+	struct tls *server = use("server", true);
+	char why[400];
+
+	(void)state;
+	why_refused("ca", "late", server, why, sizeof(why));
+	assert_non_null(strstr(why, "TLS: the certificate of stratus:tenant/late has expired on 2"));
+	authority("others");
+	why_refused("others", "liar", server, why, sizeof(why));
+	assert_memory_equal(why, "TLS: ", 5);
+	assert_null(strstr(why, "liar"));
+	tls_destroy(server);
+}
+
 static void a_server_that_is_revoked_is_left(void **state)
 {
 	struct tls *server = use("server", true), *client = use("client", false);
@@ -265,6 +296,7 @@ static void other_authorities_end_what_is_connected(void **state)
 const struct CMUnitTest changed_tests[] = {
 	cmocka_unit_test_setup_teardown(who_is_revoked_is_refused_also_while_connected, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(who_expires_is_refused_also_while_connected, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(whose_certificate_has_expired_is_told, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(a_server_that_is_revoked_is_left, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(a_certificate_is_replaced_without_a_restart, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(bad_files_change_nothing, set_up, tear_down),
