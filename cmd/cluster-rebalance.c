@@ -283,6 +283,32 @@ int cluster_rebalance_command(int words, char **word, FILE *out, struct problem 
 	return err;
 }
 
+json_t *cluster_rebalance_brief(const char *volume)
+{
+	static const char *const members[] = { "state", "problem", "leaving" };
+	json_t *document = NULL, *told, *whole, *brief = NULL;
+	const struct spec *s;
+	struct problem ignored = { "" };
+	uint64_t version;
+
+	if (cluster_spec(volume, &s, &version, &ignored) || rebalance_read(volume, &document, &version)) {
+		cluster_spec_release(s);
+		return NULL;
+	}
+	told = movers_told(volume);
+	whole = describe(s, document, told);
+	if (strcmp(json_text(whole, "state"), "idle") && strcmp(json_text(whole, "state"), "done"))
+		brief = json_object();
+	for (size_t i = 0; brief && i < sizeof members / sizeof *members; i++)
+		if (json_object_get(whole, members[i]))
+			json_object_set(brief, members[i], json_object_get(whole, members[i]));
+	json_decref(whole);
+	json_decref(told);
+	json_decref(document);
+	cluster_spec_release(s);
+	return brief;
+}
+
 bool cluster_rebalance_pending(const struct spec *s)
 {
 	json_t *document;

@@ -767,7 +767,21 @@ static void add_space(json_t *volumes)
 			continue;
 		json_object_set_new(brick, "bytes-total", json_integer((json_int_t)fs.f_blocks * fs.f_frsize));
 		json_object_set_new(brick, "bytes-free", json_integer((json_int_t)fs.f_bavail * fs.f_frsize));
+		json_object_set_new(brick, "bytes-used", json_integer((json_int_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize));
+		json_object_set_new(brick, "inodes-used", json_integer((json_int_t)(fs.f_files - fs.f_ffree)));
+		json_object_set_new(brick, "inodes-free", json_integer((json_int_t)fs.f_favail));
 	}
+}
+
+/* Without the lock, too: who moves names has one of his own. */
+static void add_rebalances(json_t *volumes)
+{
+	json_t *volume, *brief;
+	size_t i;
+
+	json_array_foreach(volumes, i,
+			   volume) if ((brief = cluster_rebalance_brief(json_string_value(json_object_get(volume, "name")))))
+		json_object_set_new(volume, "rebalance", brief);
 }
 
 json_t *cluster_certificates(void)
@@ -784,6 +798,7 @@ void cluster_status(FILE *to)
 		json_array_append_new(volumes, volume_json(&cluster.volume[i]));
 	pthread_mutex_unlock(&cluster.lock);
 	add_space(volumes);
+	add_rebalances(volumes);
 	certificates = cluster_certificates();
 	cluster_members_json(servers);
 	if (!json_array_size(servers)) /* not shared */

@@ -71,6 +71,8 @@ int cluster_commit_problem(int err, struct problem *); /* the sentence for what 
 
 /* cluster-rebalance.c */
 int cluster_rebalance_command(int words, char **word, FILE *, struct problem *);
+/* What `stratus rebalance status` tells: state, problem, leaving; NULL: nothing is under way, nor has failed. */
+json_t *cluster_rebalance_brief(const char *volume);
 bool cluster_rebalance_pending(const struct spec *); /* there are subvolumes without their part of the names */
 /* A sentence if names of the volume are still to move, so that it can't get other subvolumes now. */
 int cluster_rebalance_check(const char *volume, struct problem *);

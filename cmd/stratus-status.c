@@ -8,15 +8,22 @@
 
 #include "cluster-client.h"
 #include "command.h"
+#include "config.h"
 #include "ending.h"
 #include "json.h"
 #include "path.h"
 #include "service.h"
 #include "set.h"
+#include "status-check.h"
 #include "verbs.h"
+
+enum { KEY_CHECK = 1000, KEY_FULL };
+enum { STATUS_WRONG = 3 }; /* the exit status of --check */
 
 struct arguments {
 	struct asked asked;
+	unsigned full_percent;
+	bool check, full_given;
 };
 
 static void print_brick(const json_t *b)
@@ -127,7 +134,23 @@ static void print_all(const json_t *all)
 		puts("no volumes: `stratus volume create` makes one");
 }
 
-static int show(const struct arguments *a, struct problem *p)
+/* What is wrong, a line each. */
+static int check(const struct arguments *a, const json_t *all)
+{
+	json_t *list = status_check(all, a->full_percent, PACKAGE_VERSION, time(NULL)), *one;
+	int status = json_array_size(list) ? STATUS_WRONG : 0;
+	size_t i;
+
+	if (a->asked.ask.json)
+		json_show(list);
+	else
+		json_array_foreach(list, i, one) puts(json_string_value(one));
+	json_decref(list);
+	return status;
+}
+
+/* *status: the exit status, if nothing has failed. */
+static int show(const struct arguments *a, int *status, struct problem *p)
 {
 	struct process keeper = { 0 };
 	json_t *all = NULL;
@@ -135,7 +158,9 @@ static int show(const struct arguments *a, struct problem *p)
 
 	if (!err)
 		err = keeper_ask(&keeper, "cluster status", NULL, &all, p);
-	if (!err && a->asked.ask.json)
+	if (!err && a->check)
+		*status = check(a, all);
+	else if (!err && a->asked.ask.json)
 		json_show(all);
 	else if (!err)
 		print_all(all);
@@ -144,12 +169,54 @@ static int show(const struct arguments *a, struct problem *p)
 	return err;
 }
 
+static unsigned percent_take(const char *text, struct argp_state *state)
+{
+	char *end;
+	unsigned long percent = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || percent < 1 || percent > 100)
+		argp_error(state, "--full '%s' is no number from 1 to 100", text);
+	return (unsigned)percent;
+}
+
+static error_t option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->asked.ask;
+		return 0;
+	case KEY_CHECK:
+		a->check = true;
+		return 0;
+	case KEY_FULL:
+		a->full_percent = percent_take(value, state);
+		a->full_given = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (a->full_given && !a->check)
+			argp_error(state, "--full goes with --check");
+		return words_take(&a->asked.words, key, value, state);
+	default:
+		return words_take(&a->asked.words, key, value, state);
+	}
+}
+
 int command_status(int argc, char **argv)
 {
+	static const struct argp_option options[] = {
+		{ "check", KEY_CHECK, NULL, 0,
+		  "Print what is wrong, a line for each thing, and nothing if all is well: the exit status is 0 then, "
+		  "3 if something is wrong, and 1 if that could not be found out",
+		  0 },
+		{ "full", KEY_FULL, "PERCENT", 0, "With --check: a brick's file system that is used so far is wrong (90)", 0 },
+		{ 0 },
+	};
 	static const struct argp_child children[] = { { &ask_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		NULL,
-		asked_option,
+		options,
+		option,
 		"",
 		"Shows the cluster: its servers and volumes, for each brick its state, clients and free space, for each replica "
 		"set its view and what is still to heal; and when this server's certificates end. `stratus ps` lists processes.",
@@ -157,9 +224,10 @@ int command_status(int argc, char **argv)
 		NULL,
 		NULL,
 	};
-	struct arguments a = { .asked.words = { NULL, 0, 0, 0 } };
+	struct arguments a = { .asked.words = { NULL, 0, 0, 0 }, .full_percent = 90 };
 	struct problem p = { "" };
+	int status = 0;
 
-	arguments_parse(&argp, argc, argv, 0, NULL, &a.asked);
-	return show(&a, &p) ? problem_print(argv[0], &p) : 0;
+	arguments_parse(&argp, argc, argv, 0, NULL, &a);
+	return show(&a, &status, &p) ? problem_print(argv[0], &p) : status;
 }

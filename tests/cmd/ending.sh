@@ -46,6 +46,10 @@ gauge() { # ROLE
 }
 [ "$(gauge own)" = "$(seconds own/cert.pem)" ] && [ "$(gauge authority)" = "$(seconds ca/ca.pem)" ] || fail "metrics: $(gauge own), $(gauge authority)"
 
+status=0
+"$STRATUS" status --check --full 100 >out || status=$?
+[ "$status" = 3 ] && [ "$(wc -l <out)" = 1 ] && grep -qE "^$OWN_ENDS" out || fail "--check: status $status, $(cat out)"
+
 # ---- mounts: one whose certificate has just begun, and one whose is about to end ----
 for name in fresh tired; do
 	mkdir "mnt-$name"

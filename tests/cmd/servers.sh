@@ -121,6 +121,11 @@ refused "runs on the server that leads" beta scrub set check
 note "$(cat mset.pid)" "mount of the set"
 echo one >"$SET/file"
 
+checked() { # NAME: by `status --check` this server knows of nothing wrong (the disk of the machine may be full); else that is in the file checked
+	on "$1" status --check --full 100 >checked
+}
+wait_until 20 checked alpha && wait_until 20 checked beta || fail "something is wrong: $(cat checked)"
+
 # ---- the leader is killed ----
 kill -9 "${PID[alpha]}"
 wait "${PID[alpha]}" 2>/dev/null || true
@@ -128,6 +133,8 @@ unset "PIDS[${PID[alpha]}]"
 one_leads() { leads beta || leads gamma; }
 wait_until 20 one_leads || fail "nobody leads after alpha was killed"
 leads beta && leader=beta || leader=gamma
+tells() { ! checked "$leader" && grep -q "^server alpha at .*: it is down" checked && grep -qE "^volume [a-z]*: brick0 alpha:.* does not answer" checked; }
+wait_until 60 tells || fail "status --check does not tell of alpha: $(cat checked)"
 [ "$(cat "$MNT/$FILE")" = hello ] || fail "a brick on another server went away"
 timeout 300 sh -c "echo two >>'$SET/file'" || fail "no change of the set is possible after the leader was killed"
 [ "$(timeout 300 cat "$SET/file" | tr '\n' ' ')" = "one two " ] || fail "the set has lost something"
