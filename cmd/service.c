@@ -4,9 +4,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,10 +139,33 @@ static int write_pid_file(const struct service *s, struct problem *p)
 	return path_write(s->pid_file, text, strlen(text), p);
 }
 
+/* To a service manager that wants to know of the process that it has started itself (sd_notify(3)): a datagram to the socket that it names, of the file system or ("@") of none. */
+static void notify(const struct service *s, const char *state)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	const char *name = getenv("NOTIFY_SOCKET");
+	size_t length = name ? strlen(name) : 0;
+	int fd;
+
+	if (!s->foreground || !length || length >= sizeof to.sun_path)
+		return;
+	memcpy(to.sun_path, name, length);
+	if (*name == '@')
+		to.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+		log_warning(NULL, NULL, "the service manager can't be told \"%s\" by NOTIFY_SOCKET %s: %m", state, name);
+	if (fd >= 0)
+		close(fd);
+}
+
 int service_ready(struct service *s, struct problem *p)
 {
 	int err = write_pid_file(s, p), null;
 
+	if (!err)
+		notify(s, "READY=1");
 	if (err || s->ready < 0)
 		return err;
 	fflush(stdout);
@@ -228,6 +254,7 @@ void service_run(struct service *s, const struct control_handler *handler)
 
 		if (number == SIGTERM || number == SIGINT) {
 			log_ending(&signal);
+			notify(s, "STOPPING=1");
 			return;
 		}
 		if (number == SIGHUP)

@@ -23,7 +23,7 @@ extern const struct argp service_argp;
 int service_begin(struct service *, struct problem *);
 /* From here log lines go to the log file. */
 int service_open_log(struct service *, struct problem *);
-/* All is served: writes the pid file, lets the first process exit 0, and lets go of the terminal. */
+/* All is served: writes the pid file, tells a service manager (NOTIFY_SOCKET; with --foreground), lets the first process exit 0, and lets go of the terminal. */
 int service_ready(struct service *, struct problem *);
 /* Obeys signals until SIGTERM or SIGINT, of which it logs who sent it: SIGHUP reopens the log and reloads, SIGUSR1 dumps. */
 void service_run(struct service *, const struct control_handler *);
