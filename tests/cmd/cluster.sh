@@ -179,7 +179,7 @@ wait_until 40 follows 'max-wait: 62000ms' || fail "the mount does not follow a r
 refused "is stopped" rebalance start two
 mv c1 c1-away
 mkdir c1
-refused "not all is served yet .*`stratus status` tells when it is.*mount its disk" volume start two
+refused "not all is served yet .*.stratus status. tells when it is.*mount its disk" volume start two
 wait_until 60 says 'brick0 .*serving' "$STRATUS" status || fail "the other brick is not served"
 [ -z "$(ls -A c1)" ] || fail "an empty directory was made a brick"
 rmdir c1
