@@ -53,10 +53,15 @@ static int check_wiring(const struct volfile *started, const struct volfile *fre
 }
 
 /* Options that no table knows are mistakes; those are found by a table's own check of all values together. */
-static int check_options(struct xlator *x, const struct volfile_volume *volume, const char *who, struct problem *p)
+static int check_options(struct xlator *x, const struct volfile_volume *volume, const char *file, struct problem *p)
 {
 	void *scratch = calloc(1, x->type->private_size + 1);
-	int err = scratch ? options_apply(x->type->options, scratch, who, volume->option, volume->options, p) : -ENOMEM;
+	char who[256];
+	const struct option_owner owner = { who, file, volume->line };
+	int err;
+
+	snprintf(who, sizeof who, "volume %.100s (%.100s)", volume->name, volume->type);
+	err = scratch ? options_apply(x->type->options, scratch, &owner, volume->option, volume->options, p) : -ENOMEM;
 
 	if (!err)
 		options_free(x->type->options, scratch);
@@ -103,14 +108,12 @@ static void name_volume(char *who, size_t size, const struct volfile *v, const s
 
 static int check_all(struct graph *g, const struct volfile *started, const struct volfile *fresh, struct problem *p)
 {
-	char who[512];
 	int err = check_wiring(started, fresh, p);
 
 	for (size_t i = 0; !err && i < fresh->volumes; i++) {
 		struct xlator *x = graph_find(g, fresh->volume[i].name);
 
-		name_volume(who, sizeof who, fresh, &fresh->volume[i]);
-		err = x && x->type->options ? check_options(x, &fresh->volume[i], who, p) : 0;
+		err = x && x->type->options ? check_options(x, &fresh->volume[i], fresh->path, p) : 0;
 	}
 	return err;
 }

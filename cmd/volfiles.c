@@ -13,18 +13,20 @@ static int check_volume(const struct volfile_volume *v, const char *path, struct
 {
 	const struct xlator_type *t = module_load(v->type, p);
 	struct option_value values[260];
-	char who[512];
+	char who[256];
+	const struct option_owner owner = { .who = who, .file = path };
 	void *scratch;
 	int err;
 
 	if (!t)
 		return -ENOENT;
 	for (size_t i = 0; i < v->options; i++)
-		values[i] = v->option[i];
+		values[i] = (struct option_value){ v->option[i].name, v->option[i].value,
+						   0 }; /* its line is not one of the specification */
 	values[v->options] = (struct option_value){ (char *)"mountpoint", (char *)"/", 0 }; /* `stratus mount` gives it */
-	snprintf(who, sizeof who, "%s: volume %s (%s)", path, v->name, v->type);
+	snprintf(who, sizeof who, "volume %.100s (%.100s)", v->name, v->type);
 	scratch = calloc(1, t->private_size + 1);
-	err = scratch ? options_apply(t->options, scratch, who, values, v->options + !strcmp(v->type, "mount/fuse"), p)
+	err = scratch ? options_apply(t->options, scratch, &owner, values, v->options + !strcmp(v->type, "mount/fuse"), p)
 		      : -ENOMEM;
 	if (!err)
 		options_free(t->options, scratch);

@@ -231,7 +231,7 @@ static int add_xlator(struct graph *g, const struct volfile *file, const struct 
 {
 	struct xlator *x = find_same(old, v);
 	struct library *l;
-	char name[256], where[512];
+	char name[256];
 	int err;
 
 	if (x) {
@@ -259,8 +259,9 @@ static int add_xlator(struct graph *g, const struct volfile *file, const struct 
 	if (!err)
 		err = check_children(x, p);
 	if (!err) {
-		snprintf(where, sizeof(where), "%s: %s", file->path, who(x, name));
-		err = options_apply(x->type->options, x->private, where, x->given, x->given_count, p);
+		const struct option_owner owner = { who(x, name), file->path, v->line };
+
+		err = options_apply(x->type->options, x->private, &owner, x->given, x->given_count, p);
 	}
 	return err;
 }

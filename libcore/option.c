@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,7 @@ static int parse(const struct option *o, const char *text, union value *v)
 		return parse_bool(text, &v->flag);
 	case OPTION_INT:
 		errno = 0;
-		v->number = strtoll(text, &end, 0);
+		v->number = strtoll(text, &end, 10);
 		if (errno || end == text || *end)
 			return -EINVAL;
 		return in_bounds(o, (double)v->number) ? 0 : -ERANGE;
@@ -189,10 +190,53 @@ static int parse(const struct option *o, const char *text, union value *v)
 	return -EINVAL;
 }
 
-/* A live number is read without a lock: who reads sees the old value or the new one, which a thread sanitizer need not report. */
-__attribute__((no_sanitize("thread"))) static void store(const struct option *o, void *private, const union value *v)
+/* A text that a live option had. Somebody may be reading it, so it stays until its translator goes. */
+struct past {
+	const void *private;
+	char *text;
+	struct past *next;
+};
+static struct past *pasts;
+static pthread_mutex_t pasts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void past_add(struct past *past, const void *private, char *text)
+{
+	past->private = private;
+	past->text = text;
+	pthread_mutex_lock(&pasts_lock);
+	past->next = pasts;
+	pasts = past;
+	pthread_mutex_unlock(&pasts_lock);
+}
+
+static void pasts_free(const void *private)
+{
+	struct past **at = &pasts, *past;
+
+	pthread_mutex_lock(&pasts_lock);
+	while ((past = *at)) {
+		if (past->private != private) {
+			at = &past->next;
+			continue;
+		}
+		*at = past->next;
+		free(past->text);
+		free(past);
+	}
+	pthread_mutex_unlock(&pasts_lock);
+}
+
+static bool is_text(const struct option *o)
+{
+	return o->kind == OPTION_STRING || o->kind == OPTION_PATH;
+}
+
+/* Returns the text that was there, for the caller to free or keep. A live option is read without a lock: who reads sees the old value or the
+ * new one, which a thread sanitizer need not report. */
+__attribute__((no_sanitize("thread"))) static char *store(const struct option *o, void *private, const union value *v)
 {
 	void *field = (char *)private + o->offset;
+	char *old = NULL;
 
 	switch (o->kind) {
 	case OPTION_BOOL:
@@ -207,10 +251,35 @@ __attribute__((no_sanitize("thread"))) static void store(const struct option *o,
 		break;
 	case OPTION_STRING:
 	case OPTION_PATH:
-		free(*(char **)field);
-		*(char **)field = v->text;
+		old = *(char **)field;
+		__atomic_store_n((char **)field, v->text, __ATOMIC_RELEASE);
 		break;
 	}
+	return old;
+}
+
+struct scale { /* from the largest unit down */
+	const char *name;
+	int64_t factor;
+};
+
+/* With the largest unit in which it is a whole number. */
+static void print_scaled(int64_t value, const struct scale *s, char *text, size_t size)
+{
+	while (s->factor > 1 && (!value || value % s->factor))
+		s++;
+	snprintf(text, size, "%" PRId64 "%s", value / s->factor, s->name);
+}
+
+static void print_bound(const struct option *o, int64_t value, char *text, size_t size)
+{
+	static const struct scale bytes[] = {
+		{ "T", 1ll << 40 }, { "G", 1 << 30 }, { "M", 1 << 20 }, { "K", 1 << 10 }, { "", 1 }
+	};
+	static const struct scale times[] = { { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 } };
+	static const struct scale plain[] = { { "", 1 } };
+
+	print_scaled(value, o->kind == OPTION_SIZE ? bytes : o->kind == OPTION_DURATION ? times : plain, text, size);
 }
 
 static const char *wanted(const struct option *o, char *text, size_t size)
@@ -224,64 +293,89 @@ static const char *wanted(const struct option *o, char *text, size_t size)
 					     "an absolute path",
 					     "" };
 
+	char least[32], most[32];
+
+	print_bound(o, o->min, least, sizeof(least));
+	print_bound(o, o->max, most, sizeof(most));
 	if (o->kind == OPTION_ENUM)
 		snprintf(text, size, "one of %s", o->choices);
 	else if (o->min || o->max)
-		snprintf(text, size, "%s from %" PRId64 " to %" PRId64, kinds[o->kind], o->min, o->max);
+		snprintf(text, size, "%s, from %s to %s", kinds[o->kind], least, most);
 	else
 		snprintf(text, size, "%s", kinds[o->kind]);
 	return text;
 }
 
-static int apply(const struct option *o, void *private, const char *who, const char *text, unsigned line, struct problem *p)
+/* "FILE:LINE: ", as far as both are known. */
+static const char *place(const struct option_owner *owner, unsigned line, char *text, size_t size)
 {
-	char want[256], where[32] = "";
+	*text = 0;
+	if (owner->file && line)
+		snprintf(text, size, "%.200s:%u: ", owner->file, line);
+	else if (owner->file)
+		snprintf(text, size, "%.200s: ", owner->file);
+	return text;
+}
+
+/* The text that was there is kept in `past`, or freed if that is NULL. */
+static int apply(const struct option *o, void *private, const struct option_owner *owner, const char *text, unsigned line,
+		 struct past *past, struct problem *p)
+{
+	char want[256], where[256], *old;
 	union value v;
 	int err = parse(o, text, &v);
 
-	if (line)
-		snprintf(where, sizeof(where), "line %u: ", line);
 	if (err)
-		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": give it %s", where, who, o->name, text,
+		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": give it %s",
+				   place(owner, line, where, sizeof(where)), owner->who, o->name, text,
 				   wanted(o, want, sizeof(want)));
-	store(o, private, &v);
+	old = store(o, private, &v);
+	if (past)
+		past_add(past, private, old);
+	else
+		free(old);
 	return 0;
 }
 
-static int unknown(const struct option *table, const char *who, const struct option_value *v, struct problem *p)
+static int unknown(const struct option *table, const struct option_owner *owner, const struct option_value *v,
+		   struct problem *p)
 {
 	const char *near = nearest_option(table, v->name);
-	char where[32] = "", hint[100] = "";
+	char where[256], hint[100] = "";
 
-	if (v->line)
-		snprintf(where, sizeof(where), "line %u: ", v->line);
 	if (near)
 		snprintf(hint, sizeof(hint), "; did you mean \"%s\"?", near);
-	return problem_set(p, EINVAL, "%s%s has no option \"%.100s\"%s", where, who, v->name,
-			   near ? hint : "; `stratus xlator help TYPE` lists those it has");
+	return problem_set(p, EINVAL, "%s%s has no option \"%.100s\"%s", place(owner, v->line, where, sizeof(where)),
+			   owner->who, v->name, near ? hint : "; `stratus xlator help TYPE` lists those it has");
 }
 
-int options_apply(const struct option *table, void *private, const char *who, const struct option_value *values, size_t count,
-		  struct problem *p)
+static bool given(const struct option *o, const struct option_value *values, size_t count)
 {
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(values[i].name, o->name))
+			return true;
+	return false;
+}
+
+int options_apply(const struct option *table, void *private, const struct option_owner *owner,
+		  const struct option_value *values, size_t count, struct problem *p)
+{
+	char where[256];
 	int err = 0;
 
 	for (const struct option *o = table; o && o->name && !err; o++)
 		if (o->preset)
-			err = apply(o, private, who, o->preset, 0, p);
+			err = apply(o, private, owner, o->preset, owner->line, NULL, p);
 	for (size_t i = 0; i < count && !err; i++) {
 		const struct option *o = option_find(table, values[i].name);
 
-		err = o ? apply(o, private, who, values[i].value, values[i].line, p) : unknown(table, who, &values[i], p);
+		err = o ? apply(o, private, owner, values[i].value, values[i].line, NULL, p)
+			: unknown(table, owner, &values[i], p);
 	}
-	for (const struct option *o = table; o && o->name && !err; o++) {
-		bool given = o->preset != NULL;
-
-		for (size_t i = 0; i < count; i++)
-			given |= !strcmp(values[i].name, o->name);
-		if (!given)
-			err = problem_set(p, EINVAL, "%s needs the option \"%s\": %s", who, o->name, o->help);
-	}
+	for (const struct option *o = table; o && o->name && !err; o++)
+		if (!o->preset && !given(o, values, count))
+			err = problem_set(p, EINVAL, "%s%s needs the option \"%s\": %s",
+					  place(owner, owner->line, where, sizeof(where)), owner->who, o->name, o->help);
 	return err;
 }
 
@@ -289,15 +383,23 @@ int option_change(const struct option *table, void *private, const char *who, co
 		  struct problem *p)
 {
 	const struct option_value v = { (char *)name, (char *)value, 0 };
+	const struct option_owner owner = { .who = who };
 	const struct option *o = option_find(table, name);
+	struct past *past = NULL;
+	int err;
 
 	if (!o)
-		return unknown(table, who, &v, p);
+		return unknown(table, &owner, &v, p);
 	if (!o->live)
 		return problem_set(p, EPERM,
 				   "%s: option %s can't change while running; change the volfile and restart or reload", who,
 				   name);
-	return apply(o, private, who, value, 0, p);
+	if (is_text(o) && !o->parsed && !(past = malloc(sizeof(*past))))
+		return problem_set(p, ENOMEM, "%s: option %s: no memory", who, name);
+	err = apply(o, private, &owner, value, 0, past, p);
+	if (err)
+		free(past);
+	return err;
 }
 
 void option_print(const struct option *o, const void *private, char *text, size_t size)
@@ -336,10 +438,11 @@ void option_print(const struct option *o, const void *private, char *text, size_
 void options_free(const struct option *table, void *private)
 {
 	for (const struct option *o = table; o && o->name; o++)
-		if (o->kind == OPTION_STRING || o->kind == OPTION_PATH) {
+		if (is_text(o)) {
 			char **field = (char **)((char *)private + o->offset);
 
 			free(*field);
 			*field = NULL;
 		}
+	pasts_free(private);
 }

@@ -104,7 +104,8 @@ static void options_checked(const struct volfile_volume *v)
 	if (!among(v->type, types) || xlator_type_load(v->type, &type, &p))
 		return;
 	private = calloc(1, type->private_size + 1);
-	if (options_apply(type->options, private, v->name, v->option, v->options, &p))
+	if (options_apply(type->options, private, &(struct option_owner){ v->name, "fuzz.vol", v->line }, v->option, v->options,
+			  &p))
 		MUST(p.text[0]);
 	else
 		for (const struct option *o = type->options; o && o->name; o++)

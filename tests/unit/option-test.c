@@ -13,8 +13,10 @@ struct all {
 	int64_t number, choice;
 	uint64_t size, wait;
 	double share;
-	char *text, *path;
+	char *text, *path, *words, *list;
+	uint64_t pause;
 };
+static const struct option_owner owner = { "volume v (kind/v)", "test.vol", 3 };
 
 static const struct option table[] = {
 	{ "flag", OPTION_BOOL, offsetof(struct all, flag), "off", "a switch", .live = true },
@@ -25,6 +27,9 @@ static const struct option table[] = {
 	{ "choice", OPTION_ENUM, offsetof(struct all, choice), "red", "colour", 0, 0, "red|green|blue" },
 	{ "text", OPTION_STRING, offsetof(struct all, text), "", "words" },
 	{ "path", OPTION_PATH, offsetof(struct all, path), NULL, "where" },
+	{ "words", OPTION_STRING, offsetof(struct all, words), "those that were there at first", "words", .live = true },
+	{ "list", OPTION_STRING, offsetof(struct all, list), "", "words", .live = true, .parsed = true },
+	{ "pause", OPTION_DURATION, offsetof(struct all, pause), "1s", "time", 100, 3600000 },
 	{ 0 },
 };
 
@@ -34,7 +39,7 @@ static int apply(struct all *a, const char *name, const char *value, struct prob
 
 	memset(p, 0, sizeof(*p));
 	options_free(table, a);
-	return options_apply(table, a, "volume v (kind/v)", v, 2, p);
+	return options_apply(table, a, &owner, v, 2, p);
 }
 
 static void presets_fill_what_is_not_given(void **state)
@@ -44,7 +49,7 @@ static void presets_fill_what_is_not_given(void **state)
 	struct all a = { 0 };
 
 	(void)state;
-	assert_int_equal(options_apply(table, &a, "v", &v, 1, &p), 0);
+	assert_int_equal(options_apply(table, &a, &owner, &v, 1, &p), 0);
 	assert_false(a.flag);
 	assert_int_equal(a.number, 5);
 	assert_int_equal(a.size, 4096);
@@ -74,17 +79,10 @@ static void units_are_understood(void **state)
 
 static void bad_values_are_refused_with_line_and_reason(void **state)
 {
-	static const char *const bad[][2] = { { "flag", "maybe" },
-					      { "number", "11" },
-					      { "number", "5x" },
-					      { "size", "2G" },
-					      { "size", "-1" },
-					      { "size", "1Q" },
-					      { "size", "0" },
-					      { "share", "101" },
-					      { "choice", "gre" },
-					      { "path", "relative" },
-					      { "size", "99999999999999999999" },
+	static const char *const bad[][2] = { { "flag", "maybe" }, { "number", "11" },	   { "number", "5x" },
+					      { "number", "0x5" }, { "size", "2G" },	   { "size", "-1" },
+					      { "size", "1Q" },	   { "size", "0" },	   { "share", "101" },
+					      { "choice", "gre" }, { "path", "relative" }, { "size", "99999999999999999999" },
 					      { "wait", "" } };
 	struct problem p;
 	struct all a = { 0 };
@@ -92,9 +90,53 @@ static void bad_values_are_refused_with_line_and_reason(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		assert_int_equal(apply(&a, bad[i][0], bad[i][1], &p), -EINVAL);
-		assert_non_null(strstr(p.text, "line 7"));
+		assert_ptr_equal(strstr(p.text, "test.vol:7: volume v (kind/v): option"), p.text);
 		assert_non_null(strstr(p.text, bad[i][0]));
 	}
+	options_free(table, &a);
+}
+
+static void bounds_are_told_with_their_units(void **state)
+{
+	struct problem p;
+	struct all a = { 0 };
+
+	(void)state;
+	assert_int_equal(apply(&a, "pause", "10ms", &p), -EINVAL);
+	assert_non_null(strstr(p.text, "from 100ms to 1h"));
+	assert_int_equal(apply(&a, "size", "2G", &p), -EINVAL);
+	assert_non_null(strstr(p.text, "from 1 to 1G"));
+	assert_int_equal(apply(&a, "number", "11", &p), -EINVAL);
+	assert_non_null(strstr(p.text, "from -10 to 10"));
+	options_free(table, &a);
+}
+
+static void numbers_are_decimal(void **state)
+{
+	struct problem p;
+	struct all a = { 0 };
+
+	(void)state;
+	assert_int_equal(apply(&a, "number", "010", &p), 0);
+	assert_int_equal(a.number, 10);
+	options_free(table, &a);
+}
+
+/* A fop may be reading the text while somebody changes the option. */
+static void a_live_text_stays_for_who_reads_it(void **state)
+{
+	struct problem p;
+	struct all a = { 0 };
+	const char *reading;
+
+	(void)state;
+	assert_int_equal(apply(&a, "number", "1", &p), 0);
+	reading = a.words;
+	assert_int_equal(option_change(table, &a, "v", "words", "those that came after them all", &p), 0);
+	assert_int_equal(option_change(table, &a, "v", "words", "and those that came at the end", &p), 0);
+	assert_int_equal(option_change(table, &a, "v", "list", "what reconfigure makes another thing of", &p), 0);
+	assert_string_equal(reading, "those that were there at first");
+	assert_string_equal(a.words, "and those that came at the end");
 	options_free(table, &a);
 }
 
@@ -105,6 +147,7 @@ static void a_misspelt_name_is_answered_with_the_nearest(void **state)
 
 	(void)state;
 	assert_int_equal(apply(&a, "chioce", "red", &p), -EINVAL);
+	assert_non_null(strstr(p.text, "test.vol:7: volume v (kind/v) has no option"));
 	assert_non_null(strstr(p.text, "did you mean \"choice\""));
 	options_free(table, &a);
 }
@@ -115,8 +158,8 @@ static void a_required_option_is_missed(void **state)
 	struct all a = { 0 };
 
 	(void)state;
-	assert_int_equal(options_apply(table, &a, "v", NULL, 0, &p), -EINVAL);
-	assert_non_null(strstr(p.text, "needs the option \"path\""));
+	assert_int_equal(options_apply(table, &a, &owner, NULL, 0, &p), -EINVAL);
+	assert_non_null(strstr(p.text, "test.vol:3: volume v (kind/v) needs the option \"path\""));
 	options_free(table, &a);
 }
 
@@ -158,6 +201,9 @@ int main(void)
 		cmocka_unit_test(presets_fill_what_is_not_given),
 		cmocka_unit_test(units_are_understood),
 		cmocka_unit_test(bad_values_are_refused_with_line_and_reason),
+		cmocka_unit_test(bounds_are_told_with_their_units),
+		cmocka_unit_test(numbers_are_decimal),
+		cmocka_unit_test(a_live_text_stays_for_who_reads_it),
 		cmocka_unit_test(a_misspelt_name_is_answered_with_the_nearest),
 		cmocka_unit_test(a_required_option_is_missed),
 		cmocka_unit_test(only_live_options_change_while_running),

@@ -11,12 +11,12 @@ static const struct option options[] = {
 	{ "tenants", OPTION_STRING, AT(tenants), "",
 	  "the tenants, apart by commas, each NAME ID BASE COUNT STATE: whose certificate says stratus:tenant/NAME has the tree whose "
 	  "gfid is ID, with BASE + u in place of its user and group u, which is below COUNT; STATE is active, suspended or deleted",
-	  .live = true },
+	  .live = true, .parsed = true },
 	{ "access", OPTION_STRING, AT(access), "",
 	  "access points, apart by commas, each TENANT ID UID GID MODE EXPIRES DIRECTORY: whose certificate says stratus:tenant/TENANT/access/ID has "
 	  "that directory of the tenant's tree, as /a/b with %xx for what words can't have, or, with `spread`, that with the limit of which `stratus quota show` tells @BRICK.NUMBER; all that it does it does as UID and GID (- and -: as it says), "
 	  "MODE is rw or ro, EXPIRES in seconds since 1970 (0: never)",
-	  .live = true },
+	  .live = true, .parsed = true },
 	{ "security-xattrs", OPTION_STRING, AT(security), "",
 	  "names of extended attributes security.NAME that tenants have, apart by commas or blanks; the server's kernel may honour what they say" },
 	{ "privileges", OPTION_ENUM, AT(privileges), "store",

@@ -9,7 +9,7 @@ static const struct option options[] = {
 	{ "tenants", OPTION_STRING, AT(tenants), "",
 	  "\"NAME BASE [OPS [BYTES [WEIGHT]]], ...\": the tenant whose first user id is BASE may have so many operations and bytes in a "
 	  "second (0: no limit), and has a share of that weight (1) when others want the storage, too",
-	  .live = true },
+	  .live = true, .parsed = true },
 	{ "at-once", OPTION_INT, AT(at_once), "32",
 	  "so many requests of tenants are passed on at one time; the others wait, and go on by the weights of their tenants",
 	  1, 65536, .live = true },

@@ -18,7 +18,7 @@ static const struct option options[] = {
 	  "\"NAME BASE COUNT [BYTES [INODES [SOFT_BYTES [SOFT_INODES [GRACE]]]]], ...\": to whom the objects of which user ids are charged, "
 	  "how much each may have (0: no limit), above how much that is noted and told, and after how many seconds of that it may have no more; "
 	  "all others are charged to nobody",
-	  .live = true },
+	  .live = true, .parsed = true },
 	{ "pool", OPTION_STRING, OPTION_AT(struct usage, pool), "",
 	  "the id of the volume, if it has several bricks: the limits of an account hold for all of them together, which this process must serve" },
 	{ "pool-bricks", OPTION_INT, OPTION_AT(struct usage, pool_bricks), "1",
