@@ -132,9 +132,9 @@ static int take(struct mount_options *m, const struct xlator_type *fuse, char *n
 
 int mount_options_parse(struct mount_options *m, const char *text, bool sloppy, struct problem *p)
 {
-	const struct xlator_type *fuse = module_load("mount/fuse", p);
+	const struct xlator_type *fuse = NULL;
 	cleanup_path char *copy = path_format("%s", text);
-	int err = fuse ? 0 : -ENOENT;
+	int err = module_load("mount/fuse", &fuse, p);
 	char *save;
 
 	for (char *name = strtok_r(copy, ",", &save); name && !err; name = strtok_r(NULL, ",", &save))

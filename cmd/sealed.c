@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "module.h"
 #include "path.h"
 
 static const char name[] = "crypt-of-command-line", type[] = "encryption/crypt";
@@ -16,7 +17,7 @@ static bool is_front(const char *kind)
 	const struct xlator_type *found = NULL;
 	struct problem p = { "" };
 
-	return !strncmp(kind, "mount/", 6) || (!xlator_type_load(kind, &found, &p) && found->front);
+	return !strncmp(kind, "mount/", 6) || (!module_load(kind, &found, &p) && found->front);
 }
 
 static int check_one(const struct volfile *v, const struct volfile_volume *one, bool is_top, struct problem *p)

@@ -138,17 +138,19 @@ static void print_json(json_t *j)
 	json_decref(j);
 }
 
-static int list(const struct arguments *a, struct problem *p)
+/* One that can't be loaded is told of, and the others are listed all the same. Exit status. */
+static int list(const struct arguments *a, const char *program)
 {
 	char **names = module_names();
 	json_t *all = json_array();
-	int err = 0;
+	int status = 0;
 
-	for (char **n = names; n && *n && !err; n++) {
-		const struct xlator_type *t = module_load(*n, p);
+	for (char **n = names; n && *n; n++) {
+		const struct xlator_type *t;
+		struct problem p = { "" };
 
-		if (!t)
-			err = -ENOENT;
+		if (module_load(*n, &t, &p))
+			status = problem_print(program, &p);
 		else if (a->json)
 			json_array_append_new(all, type_json(t));
 		else if (a->man)
@@ -156,19 +158,20 @@ static int list(const struct arguments *a, struct problem *p)
 		else
 			printf("%-20s %s\n", t->name, t->summary ? t->summary : "");
 	}
-	if (!err && a->json)
+	if (a->json)
 		print_json(json_incref(all));
 	json_decref(all);
 	module_names_free(names);
-	return err;
+	return status;
 }
 
 static int help(const char *type, const struct arguments *a, struct problem *p)
 {
-	const struct xlator_type *t = module_load(type, p);
+	const struct xlator_type *t;
+	int err = module_load(type, &t, p);
 
-	if (!t)
-		return -ENOENT;
+	if (err)
+		return err;
 	if (a->json)
 		print_json(type_json(t));
 	else if (a->man)
@@ -201,7 +204,7 @@ int command_xlator(int argc, char **argv)
 
 	arguments_parse(&argp, argc, argv, 0, NULL, &a);
 	if (a.words.count == 1 && !strcmp(word[0], "list"))
-		err = list(&a, &p);
+		return list(&a, argv[0]);
 	else if (a.words.count == 2 && !strcmp(word[0], "help"))
 		err = help(word[1], &a, &p);
 	else {

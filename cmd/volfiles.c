@@ -11,15 +11,15 @@
 
 static int check_volume(const struct volfile_volume *v, const char *path, struct problem *p)
 {
-	const struct xlator_type *t = module_load(v->type, p);
+	const struct xlator_type *t;
 	struct option_value values[260];
 	char who[256];
 	const struct option_owner owner = { .who = who, .file = path };
 	void *scratch;
-	int err;
+	int err = module_load(v->type, &t, p);
 
-	if (!t)
-		return -ENOENT;
+	if (err)
+		return err;
 	for (size_t i = 0; i < v->options; i++)
 		values[i] = (struct option_value){ v->option[i].name, v->option[i].value,
 						   0 }; /* its line is not one of the specification */

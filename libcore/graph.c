@@ -1,140 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: loading modules, linking, starting, events upward, and switching to another graph while requests run. */
+/* Graphs: linking, starting, events upward, and switching to another graph while requests run. */
 #include "graph.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <endian.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include "fop-dispatch.h"
+#include "module.h"
 
-/* ---- modules: loaded once, kept until the process ends ---- */
-
-struct library {
-	char *type_name;
-	void *handle;
-	const struct xlator_type *type;
-	struct library *next;
-};
-static struct library *libraries;
-static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { STRAGGLERS_MS = 10000 };
 
 /* Taken for writing while a switch rewires parents, for reading while an event climbs. */
 static pthread_rwlock_t topology = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_uint last_number;
-
-__attribute__((destructor)) static void unload_libraries(void)
-{
-	struct library *l;
-
-	while ((l = libraries)) { /* not dlclose()d: leak checkers still want the names */
-		libraries = l->next;
-		if (l->type->unload)
-			l->type->unload();
-		free(l->type_name);
-		free(l);
-	}
-}
-
-/* Tries DIR/KIND/NAME.so (installed), then as the build tree has it. */
-static bool module_path(const char *dir, size_t length, const char *type, char path[PATH_MAX])
-{
-	const char *base = strrchr(type, '/') + 1;
-	const char *const forms[] = { "%.*s/%s.so", "%.*s/%s/.libs/%s.so", "%.*s/%s/%s.so", "%.*s/.libs/%s.so" };
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-		if (snprintf(path, PATH_MAX, forms[i], (int)length, dir, i == 3 ? base : type, base) < PATH_MAX &&
-		    !access(path, R_OK))
-			return true;
-	}
-	return false;
-}
-
-static bool find_module(const char *type, char path[PATH_MAX])
-{
-	const char *dirs = getenv("STRATUS_XLATOR_PATH");
-
-	while (dirs && *dirs) {
-		size_t length = strcspn(dirs, ":");
-
-		if (length && module_path(dirs, length, type, path))
-			return true;
-		dirs += length + (dirs[length] == ':');
-	}
-	return module_path(XLATOR_DIR, strlen(XLATOR_DIR), type, path);
-}
-
-static int open_library(const char *type, struct library *l, struct problem *p)
-{
-	char path[PATH_MAX];
-	const unsigned *api;
-	int err;
-
-	if (!strchr(type, '/') || !find_module(type, path))
-		return problem_set(
-			p, ENOENT,
-			"there is no translator %s in %s, nor where STRATUS_XLATOR_PATH leads; `stratus xlator list` "
-			"shows those there are",
-			type, XLATOR_DIR);
-	l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!l->handle)
-		return problem_set(p, ENOEXEC, "the translator %s can't be loaded: %s", type, dlerror());
-	api = dlsym(l->handle, "xlator_api_version");
-	l->type = dlsym(l->handle, "xlator_type");
-	if (!api || !l->type)
-		err = problem_set(p, ENOEXEC, "%s is no translator: it lacks %s", path,
-				  api ? "a variable xlator_type, not static" : "the line XLATOR_MODULE above its xlator_type");
-	else if (*api != STRATUS_API_VERSION || l->type->api != STRATUS_API_VERSION)
-		err = problem_set(p, ENOEXEC,
-				  "%s is no translator for API version %d: build it again against the installed headers", path,
-				  STRATUS_API_VERSION);
-	else
-		err = l->type->load ? l->type->load() : 0;
-	if (err) {
-		problem_set(p, -err, "the translator %s can't be loaded: %s", type, strerror(-err));
-		dlclose(l->handle);
-	}
-	return err;
-}
-
-static int load_library(const char *type, struct library **found, struct problem *p)
-{
-	struct library *l;
-	int err = 0;
-
-	pthread_mutex_lock(&libraries_lock);
-	for (l = libraries; l && strcmp(l->type_name, type); l = l->next)
-		;
-	if (!l) {
-		l = calloc(1, sizeof(*l));
-		err = l && (l->type_name = strdup(type)) ? open_library(type, l, p) : -ENOMEM;
-		if (err) {
-			if (l)
-				free(l->type_name);
-			free(l);
-			l = NULL;
-		} else {
-			l->next = libraries;
-			libraries = l;
-		}
-	}
-	pthread_mutex_unlock(&libraries_lock);
-	*found = l;
-	return err;
-}
-
-int xlator_type_load(const char *type, const struct xlator_type **found, struct problem *p)
-{
-	struct library *l;
-	int err = load_library(type, &l, p);
-
-	if (!err)
-		*found = l->type;
-	return err;
-}
 
 /* ---- building ---- */
 
@@ -179,18 +58,22 @@ static void xlator_free(struct xlator *x)
 	free(x);
 }
 
-static int check_children(const struct xlator *x, struct problem *p)
+static int check_children(const struct xlator *x, const char *path, unsigned line, struct problem *p)
 {
-	char name[256];
+	int least = x->type->min_children, most = x->type->max_children;
+	char name[256], takes[64] = "no subvolumes", has[64] = "has no line `subvolumes`";
 
-	if (x->children < x->type->min_children || (x->type->max_children >= 0 && x->children > x->type->max_children))
-		return problem_set(p, EINVAL, "%s takes %d%s subvolumes, but its line `subvolumes` names %d", who(x, name),
-				   x->type->min_children,
-				   x->type->max_children < 0			   ? " or more"
-				   : x->type->max_children > x->type->min_children ? " or a few"
-										   : "",
-				   x->children);
-	return 0;
+	if (x->children >= least && (most < 0 || x->children <= most))
+		return 0;
+	if (most < 0)
+		snprintf(takes, sizeof(takes), "%d or more subvolumes", least);
+	else if (most > least)
+		snprintf(takes, sizeof(takes), "%d to %d subvolumes", least, most);
+	else if (most)
+		snprintf(takes, sizeof(takes), "%d subvolume%s", most, most > 1 ? "s" : "");
+	if (x->children)
+		snprintf(has, sizeof(has), "its line `subvolumes` names %d", x->children);
+	return problem_set(p, EINVAL, "%s:%u: %s takes %s, but %s", path, line, who(x, name), takes, has);
 }
 
 static int wire_children(struct graph *g, struct xlator *x, const struct volfile_volume *v)
@@ -230,7 +113,8 @@ static int add_xlator(struct graph *g, const struct volfile *file, const struct 
 		      struct problem *p)
 {
 	struct xlator *x = find_same(old, v);
-	struct library *l;
+	const struct xlator_type *type;
+	struct problem why = { "" };
 	char name[256];
 	int err;
 
@@ -239,25 +123,25 @@ static int add_xlator(struct graph *g, const struct volfile *file, const struct 
 		g->xlator[g->count++] = x;
 		return 0;
 	}
-	err = load_library(v->type, &l, p);
+	err = module_load(v->type, &type, &why);
 	if (err)
-		return err;
+		return problem_set(p, -err, "%s:%u: volume %.100s: %s", file->path, v->line, v->name, why.text);
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return -ENOMEM;
 	g->xlator[g->count++] = x;
-	x->type = l->type;
+	x->type = type;
 	x->graph = g;
 	x->inodes = g->inodes;
 	x->name = strdup(v->name);
-	x->private = calloc(1, l->type->private_size + 1);
+	x->private = calloc(1, type->private_size + 1);
 	if (!x->name || !x->private)
 		return -ENOMEM;
 	err = copy_options(x, v);
 	if (!err)
 		err = wire_children(g, x, v);
 	if (!err)
-		err = check_children(x, p);
+		err = check_children(x, file->path, v->line, p);
 	if (!err) {
 		const struct option_owner owner = { who(x, name), file->path, v->line };
 

@@ -20,7 +20,7 @@ struct volfile {
 	size_t volumes;
 	char *path; /* for messages */
 };
-/* Parses; never more than 1 MiB of text, 4096 volumes. -EINVAL and a sentence with file and line. */
+/* Parses; never more than 64 MiB of text, 4096 volumes. -EINVAL and a sentence with file and line. */
 int volfile_parse(const char *text, size_t size, const char *path, struct volfile *, struct problem *);
 int volfile_read(const char *path, struct volfile *, struct problem *);
 /* In place of the value that it has, if it has one. -ENOMEM */
@@ -53,10 +53,7 @@ void graph_destroy(struct graph *); /* stopped, and no request uses it */
 int graph_switch(struct graph **active, const struct volfile *, struct problem *);
 /* If the volfile differs from the graph only in live options, changes these and returns 1; 0 if a switch is needed. */
 int graph_reconfigure(struct graph *, const struct volfile *, struct problem *);
-/* Loads a module for its type only (help pages); it stays loaded. */
-int xlator_type_load(const char *type, const struct xlator_type **, struct problem *);
-struct xlator *graph_find(struct graph *, const char *name);
-/* Directory with the translators; STRATUS_XLATOR_PATH (colon-separated) comes before the built-in one. */
-void graph_dot(const struct volfile *, FILE *);
-void graph_dump(struct graph *, FILE *); /* every translator: options and dump() */
+struct xlator *graph_find(struct graph *, const char *name); /* or NULL */
+void graph_dot(const struct volfile *, FILE *);		     /* draws it: input of dot(1) */
+void graph_dump(struct graph *, FILE *);		     /* every translator: options and dump() */
 #endif

@@ -212,6 +212,43 @@ static int add_option(struct parser *p, char **words, int count)
 	return o->name && o->value ? 0 : -ENOMEM;
 }
 
+/* The line below this one that begins the volume of that name; 0: there is none. */
+static unsigned line_below(const struct parser *p, const char *name)
+{
+	unsigned line = p->line;
+
+	for (const char *at = p->at; (at = memchr(at, '\n', (size_t)(p->end - at)));) {
+		const char *word, *end;
+
+		line++;
+		for (at++; at < p->end && (*at == ' ' || *at == '\t'); at++)
+			;
+		if (bare_end(at, p->end) - at != 6 || memcmp(at, "volume", 6) != 0)
+			continue;
+		for (word = at + 6; word < p->end && (*word == ' ' || *word == '\t'); word++)
+			;
+		end = bare_end(word, p->end);
+		if ((size_t)(end - word) == strlen(name) && !memcmp(word, name, strlen(name)))
+			return line;
+	}
+	return 0;
+}
+
+static int no_child(struct parser *p, const char *name)
+{
+	unsigned line = line_below(p, name);
+
+	if (!strcmp(name, p->open->name))
+		return bad(p, "a volume can't be its own subvolume:", name);
+	if (!line)
+		return bad(p, "no volume above this line is called", name);
+	return problem_set(
+		p->problem, EINVAL,
+		"%s:%u: no volume above this line is called \"%.80s\": it stands below, in line %u, and what a volume names must come "
+		"before it",
+		p->path, p->line, name, line);
+}
+
 static int add_subvolumes(struct parser *p, char **words, int count)
 {
 	struct volfile_volume *v = p->open;
@@ -224,7 +261,7 @@ static int add_subvolumes(struct parser *p, char **words, int count)
 		struct volfile_volume *child = find_volume(p->v, words[i]);
 
 		if (!child || child == v)
-			return bad(p, "no volume above this line is called", words[i]);
+			return no_child(p, words[i]);
 	}
 	v->subvolume = calloc((size_t)count - 1, sizeof(*v->subvolume));
 	if (!v->subvolume)

@@ -135,6 +135,14 @@ for type in $types; do
 		grep -qE -- "(^|[^a-z-])$option([^a-z-]|\$)" "$page" || fail "option $option of $type is not on its page"
 	done
 done
+# ---- one that can't be loaded is told of, and the others are listed ----
+mkdir -p "$SCRATCH/modules/aaa"
+echo "no library" >"$SCRATCH/modules/aaa/broken.so"
+STRATUS_XLATOR_PATH=$SCRATCH/modules expect 1 "$STRATUS" xlator list
+grep -q "aaa/broken can't be loaded" <<<"$OUT" || fail "xlator list does not say what is broken: $OUT"
+for type in $types; do
+	grep -q "^$type " <<<"$OUT" || fail "xlator list leaves $type out after one that is broken: $OUT"
+done
 expect 1 "$STRATUS" xlator help storage/posx
 grep -q "did you mean 'storage/posix'" <<<"$OUT" || fail "the nearest translator is not named: $OUT"
 pass

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "module.h"
 
 static const char *const types[] = { "debug/null",	"debug/trace",
 				     "debug/error-gen", "debug/delay-gen",
@@ -101,7 +102,7 @@ static void options_checked(const struct volfile_volume *v)
 	char text[256];
 	void *private;
 
-	if (!among(v->type, types) || xlator_type_load(v->type, &type, &p))
+	if (!among(v->type, types) || module_load(v->type, &type, &p))
 		return;
 	private = calloc(1, type->private_size + 1);
 	if (options_apply(type->options, private, &(struct option_owner){ v->name, "fuzz.vol", v->line }, v->option, v->options,

@@ -13,6 +13,7 @@
 
 #include "away.h"
 #include "leaf.h"
+#include "module.h"
 
 static const char help[] =
 	"Usage: sim [OPTION...]\n"
@@ -572,7 +573,7 @@ static void load(const char *type, bool needed)
 	const struct xlator_type *found;
 	struct problem p = { "" };
 
-	if (xlator_type_load(type, &found, &p) && needed) {
+	if (module_load(type, &found, &p) && needed) {
 		fprintf(stderr, "sim: %s (STRATUS_XLATOR_PATH?)\n", p.text);
 		exit(2);
 	}

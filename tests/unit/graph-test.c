@@ -52,18 +52,52 @@ static void translators_that_handle_nothing_are_skipped(void **state)
 static void bad_graphs_are_refused_with_a_sentence(void **state)
 {
 	static const char *const bad[][2] = {
-		{ "volume a\n type no/such\nend-volume\n", "no/such" },
-		{ "volume a\n type debug/memory\n option limt 5\nend-volume\n", "did you mean \"limit\"" },
-		{ "volume a\n type debug/null\nend-volume\n", "subvolumes" },
-		{ MEMORY "volume a\n type debug/memory\n subvolumes m\nend-volume\n", "subvolumes" },
+		{ "\nvolume a\n type no/such\nend-volume\n", "test.vol:2: volume a: there is no translator 'no/such'" },
+		{ "volume a\n type debug/memry\nend-volume\n", "did you mean 'debug/memory'?" },
+		{ "volume a\n type debug/memory\n option limt 5\nend-volume\n",
+		  "test.vol:3: volume a (debug/memory) has no option \"limt\"; did you mean \"limit\"" },
+		{ "volume a\n type debug/memory\n option limit no\nend-volume\n",
+		  "test.vol:3: volume a (debug/memory): option limit" },
+		{ "\nvolume a\n type debug/null\nend-volume\n",
+		  "test.vol:2: volume a (debug/null) takes 1 subvolume, but has no line `subvolumes`" },
+		{ MEMORY "volume a\n type debug/memory\n subvolumes m\nend-volume\n",
+		  "takes no subvolumes, but its line `subvolumes` names 1" },
 	};
 	struct problem p;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		assert_null(make(bad[i][0], NULL, &p));
-		assert_non_null(strstr(p.text, bad[i][1]));
+		if (!strstr(p.text, bad[i][1]))
+			fail_msg("\"%s\" does not say \"%s\"", p.text, bad[i][1]);
 	}
+}
+
+/* What would overwrite memory later, or be taken for something else, is not loaded. */
+static void modules_with_flaws_are_refused_with_a_sentence(void **state)
+{
+	static const char *const bad[][2] = {
+		{ "version", "is for API version 77, and this StratusFS has version 1" },
+		{ "name", "has the name \"test/Flawed\", but the file is where test/flawed is looked for" },
+		{ "twice", "two options \"number\"" },
+		{ "choices", "\"number\" has no choices" },
+		{ "size", "option \"flag\" ends at byte 16 of the private struct, but private_size is 9" },
+		{ "outside", "option \"flag\" ends at byte 17 of the private struct" },
+	};
+	struct problem p;
+	struct graph *g;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		setenv("FLAW", bad[i][0], 1);
+		assert_null(make("volume a\n type test/flawed\nend-volume\n", NULL, &p));
+		if (!strstr(p.text, bad[i][1]))
+			fail_msg("\"%s\" does not say \"%s\"", p.text, bad[i][1]);
+	}
+	unsetenv("FLAW");
+	g = make("volume a\n type test/flawed\nend-volume\n", NULL, &p);
+	assert_non_null(g);
+	unmake(g);
 }
 
 struct job {
@@ -284,6 +318,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(translators_that_handle_nothing_are_skipped, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(bad_graphs_are_refused_with_a_sentence, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(modules_with_flaws_are_refused_with_a_sentence, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, tasks_start, tasks_stop),
