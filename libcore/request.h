@@ -106,6 +106,7 @@ struct request {
 	uint64_t
 		moment; /* what is answered was read after it (believe_ms), and what was made was nobody else's before; 0: not told. A translator may advance it */
 	bool resent;	/* the first try may have been done: creation that finds its own gfid is a success */
+	bool made;	/* the leaf has made an object for it, also if it failed after that. For who has cleared it before */
 	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;
 	atomic_uint depth; /* how many translators it is in just now; the outermost are in trail */

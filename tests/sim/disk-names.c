@@ -195,6 +195,7 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 							    .bytes = born.xattr[i].size ? born.xattr[i].value : "",
 							    .size = born.xattr[i].size });
 	enter(p, dir, loc->name, g);
+	p->rq->made = true;
 	if (S_ISDIR(mode))
 		disk_set_links(p, dir, dir->attr.nlink + 1);
 	*made = disk_find(p->disk, g);

@@ -100,25 +100,42 @@ static struct inode *made_before(struct request *rq, struct xlator *x, const str
 	return found;
 }
 
-/* It may go, and be made again, before the request comes to the leaf: so it is settled after that. */
-static int make_again(struct request *rq, struct xlator *x, struct inode *made, enum fop fop, const void *in, void *out)
+/* Nobody else changes it meanwhile: if it went the leaf would make another one, and what is noted be the first. -ESTALE: it has gone already. */
+static int make_again(struct request *rq, struct xlator *x, const struct birth *b, struct inode *made, enum fop fop,
+		      const void *in, void *out)
 {
+	cleanup_inode struct inode *there = NULL;
 	struct charge *c;
-	int err = charge_begin_another(rq, x, made, &c);
+	int err = charge_begin_alone(rq, x, made, &c);
 
 	if (err)
 		return err;
-	err = fop_call(rq, x->child[0], fop, in, out);
+	there = made_before(rq, x, b);
+	err = there == made ? fop_call(rq, x->child[0], fop, in, out) : -ESTALE;
 	charge_end(rq, x, made, c);
 	return err;
 }
 
-/* What has the name, or the gfid, was there before: a create opens that. */
-static bool made_nothing(const struct birth *b, int err, const void *out)
+/* It was made, and has failed then: it may not be known yet. */
+static bool find_made(struct request *rq, struct xlator *x, const struct birth *b, const struct inode *born)
 {
-	const struct inode *there = err ? NULL : *(struct inode *const *)out; /* all four have it first */
+	cleanup_inode struct inode *found = NULL;
 
-	return err == -EEXIST || (there && !gfid_equal(&there->gfid, b->gfid));
+	return !usage_find(rq, x, &(struct loc){ .parent = b->loc->parent, .name = b->loc->name }, &found) && found == born;
+}
+
+/* Only the leaf knows whether it has made anything: what has the name or the gfid now may have been there before, be the answer an error or not. */
+static void end_birth(struct request *rq, struct xlator *x, const struct birth *b, struct inode *born, struct charge *c,
+		      int err)
+{
+	bool lost = rq->made && err && !find_made(rq, x, b, born);
+
+	if (lost)
+		recount_owe(x);
+	if (rq->made && !lost)
+		charge_end(rq, x, born, c);
+	else
+		charge_end_unborn(x, born, c);
 }
 
 static int make_counted(struct request *rq, struct xlator *x, const struct birth *b, enum fop fop, const void *in, void *out)
@@ -135,12 +152,11 @@ static int make_counted(struct request *rq, struct xlator *x, const struct birth
 			recount_owe(x);
 		return err;
 	}
+	rq->made = false;
 	if (!err)
 		err = fop_call(rq, x->child[0], fop, in, out);
-	if (c && made_nothing(b, err, out))
-		charge_end_unborn(x, born, c);
-	else if (c)
-		charge_end(rq, x, born, c);
+	if (c)
+		end_birth(rq, x, b, born, c, err);
 	return err;
 }
 
@@ -185,7 +201,9 @@ static int make(struct request *rq, struct xlator *x, const struct birth *b, enu
 	made = made_before(rq, x, b);
 	err = dirs_born(rq, charge_dir_now(x, dir), &tagged);
 	if (!err)
-		err = made ? make_again(rq, x, made, fop, in, out) : make_claimed(rq, x, b, fop, in, out, dir);
+		err = made ? make_again(rq, x, b, made, fop, in, out) : -ESTALE;
+	if (err == -ESTALE)
+		err = make_claimed(rq, x, b, fop, in, out, dir);
 	if (tagged)
 		dirs_unborn(rq);
 	charge_end(rq, x, b->loc->parent, dir);
