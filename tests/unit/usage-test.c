@@ -726,5 +726,5 @@ int main(void)
 	int failed = cmocka_run_group_tests(killed, NULL, NULL); /* forks, so before there are threads */
 
 	failed += cmocka_run_group_tests(tests, tasks_start, tasks_stop);
-	return failed + births_run();
+	return failed + births_run() + taking_run();
 }

@@ -42,4 +42,5 @@ int mkdir_as(const char *path, const struct gfid *);
 void hold_tell(const char *word, const char *what); /* a command to debug/hold */
 bool hold_has(int many);			    /* that it keeps */
 int births_run(void);				    /* usage-test-births.c */
+int taking_run(void);				    /* usage-test-taking.c */
 #endif

@@ -266,6 +266,7 @@ static int begin(struct request *rq, struct xlator *x, struct inode *inode, enum
 	}
 	ledger_begins(&usage_of(x)->ledger, c->row);
 	ledger_dir_begins(&usage_of(x)->ledger, c->dir);
+	ledger_seen(&usage_of(x)->ledger, &c->key, &(struct entry){ c->row, c->charged, c->orphan, c->dir });
 	pthread_mutex_unlock(&c->lock);
 	*of = c;
 	return 0;

@@ -537,6 +537,8 @@ int ledger_count_begin(struct ledger *l)
 
 void ledger_seen(struct ledger *l, const struct key *k, const struct entry *e)
 {
+	if (!atomic_load(&l->counting))
+		return;
 	pthread_mutex_lock(&l->lock);
 	if (atomic_load(&l->counting) && seen_add(&l->seen, k)) {
 		l->sum[e->row] = plus(l->sum[e->row], kept(e));

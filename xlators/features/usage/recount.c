@@ -3,7 +3,8 @@
  *
  * The tree is walked; each object that is met comes into the sum as it is charged at that moment, once (16 bytes tell it from others). From
  * then on its changes change the sum as well; and what is changed before it is met comes in as it is after that. What is moved meanwhile comes in
- * as it is moved, and directories that are moved are walked soon. So the sum is exact when the walk has ended, and the renames of that time. */
+ * as it is moved, and directories that are moved are walked soon. So the sum is exact when the walk has ended, and the renames of that time.
+ * What is removed before it is met is in the counters until that is settled, be it after the end: it comes in when the removal begins. */
 #include <errno.h>
 
 #include "usage.h"
@@ -12,38 +13,38 @@ enum { MOVED_MAX = 65536, BATCH = 64 << 10 };
 enum { PAUSE_BITS = 11 }; /* of seconds between two of them */
 enum { SHARE = 10 };	  /* they take no more than this part of the time */
 
-/* ---- what moves meanwhile ---- */
+/* ---- what moves, or goes, meanwhile ---- */
 
 /* Of those that are under way when a recount begins nobody knows whether they have been looked at: it waits for them. */
-unsigned recount_rename_begins(struct xlator *x)
+unsigned recount_taking_begins(struct xlator *x)
 {
 	struct usage *u = usage_of(x);
 	unsigned turn;
 
 	pthread_mutex_lock(&u->lock);
 	turn = u->turn & 1;
-	u->renames[turn]++;
+	u->taking[turn]++;
 	pthread_mutex_unlock(&u->lock);
 	return turn;
 }
 
-void recount_rename_ends(struct xlator *x, unsigned turn)
+void recount_taking_ends(struct xlator *x, unsigned turn)
 {
 	struct usage *u = usage_of(x);
 
 	pthread_mutex_lock(&u->lock);
-	if (!--u->renames[turn])
+	if (!--u->taking[turn])
 		task_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void await_renames(struct usage *u)
+static void await_taking(struct usage *u)
 {
 	unsigned before;
 
 	pthread_mutex_lock(&u->lock);
 	before = u->turn++ & 1;
-	while (u->renames[before] && !u->stopping)
+	while (u->taking[before] && !u->stopping)
 		task_cond_wait(&u->changed, &u->lock, NO_DEADLINE);
 	pthread_mutex_unlock(&u->lock);
 }
@@ -294,7 +295,7 @@ static int count_all(struct request *rq, struct xlator *x)
 	if (!err)
 		err = walk_moved(rq, x);
 	if (!err)
-		await_renames(usage_of(x));
+		await_taking(usage_of(x));
 	return err ? err : walk_moved(rq, x);
 }
 
@@ -311,7 +312,7 @@ static bool count_once(struct xlator *x)
 	request_init(&rq, x->graph, 0);
 	rq.group_count = 0;
 	if (!err)
-		await_renames(u);
+		await_taking(u);
 	if (!err)
 		err = count_all(&rq, x);
 	complete = is_whole(u, err);

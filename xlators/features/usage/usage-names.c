@@ -339,6 +339,7 @@ static int remove_once(struct request *rq, struct xlator *x, enum fop fop, const
 
 static int take_name(struct request *rq, struct xlator *x, enum fop fop, const struct unlink_in *in, void *out)
 {
+	unsigned turn = recount_taking_begins(x);
 	int err = -ESTALE;
 
 	for (int tries = 0; err == -ESTALE && tries < TRIES; tries++) {
@@ -346,6 +347,7 @@ static int take_name(struct request *rq, struct xlator *x, enum fop fop, const s
 		if (in->loc.inode)
 			break;
 	}
+	recount_taking_ends(x, turn);
 	return err;
 }
 
@@ -431,12 +433,12 @@ static int rename_once(struct request *rq, struct xlator *x, const struct rename
 
 int usage_rename(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out)
 {
-	unsigned turn = recount_rename_begins(x);
+	unsigned turn = recount_taking_begins(x);
 	bool again = true;
 	int err = 0;
 
 	for (int tries = 0; again && tries < TRIES; tries++)
 		err = rename_once(rq, x, in, out, &again);
-	recount_rename_ends(x, turn);
+	recount_taking_ends(x, turn);
 	return err;
 }

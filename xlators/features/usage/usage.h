@@ -188,6 +188,7 @@ void ledger_owe(struct ledger *);		/* the counters may be wrong: see recount_owe
 bool ledger_owes(struct ledger *);
 uint64_t ledger_counted_at(struct ledger *); /* seconds since the epoch; 0: never */
 int ledger_count_begin(struct ledger *);
+/* Of a recount: that is charged for an object of which a change begins. It is in the sum from now on, though nobody meet it any more. */
 void ledger_seen(struct ledger *, const struct key *, const struct entry *);
 bool ledger_walks(struct ledger *, const struct key *); /* the directory is walked now; false: it was before, or is to be */
 size_t ledger_seen_count(struct ledger *);
@@ -351,9 +352,10 @@ int recount_start(
 /* The counters may be wrong, for a disk has failed in a look: they are not exact from now on, until all is counted anew, which begins soon. */
 void recount_owe(struct xlator *);
 void recount_stop(struct xlator *);
-/* A rename begins and ends: what it moves may go from where is to be walked yet to where was walked. The recount waits for those that began before it. */
-unsigned recount_rename_begins(struct xlator *);
-void recount_rename_ends(struct xlator *, unsigned);
+/* A name begins to be taken away, by a rename or a removal, and that is settled: what is moved may go from where is to be walked yet to where was walked, and what is removed is not met,
+ * and is in the counters. The recount waits for those that began before it. */
+unsigned recount_taking_begins(struct xlator *);
+void recount_taking_ends(struct xlator *, unsigned);
 void recount_moved(struct xlator *, struct inode *); /* a directory is to have another parent */
 
 /* ---- dirs.c: limits of directories ---- */
@@ -393,7 +395,7 @@ struct usage {
 	bool walking, missed; /* which is at it; not all that was moved could be noted */
 	bool hurry, stopping;
 	uint64_t took_ns, ended_ns; /* the last one; the task's */
-	unsigned turn, renames[2];  /* under way; of even turns and odd ones */
+	unsigned turn, taking[2];   /* renames and removals under way; of even turns and odd ones */
 	struct inode **moved;	    /* directories that a recount looks at in the end */
 	size_t moved_count;
 	atomic_uint_fast64_t settled, unnoted, recovered, refused;
