@@ -89,6 +89,49 @@ static void what_is_removed_in_a_recount_and_settled_after_it_is_charged_to_nobo
 	end_taking();
 }
 
+/* ---- who renames what has got the name meanwhile ---- */
+
+static atomic_int moves_ended;
+
+static void move_it(void *arg)
+{
+	(void)arg;
+	taken.err = tree_rename(&tree, "/f", "/moved", 0);
+	moves_ended++;
+}
+
+static void make_in_its_place(void *arg)
+{
+	tree_unlink(&tree, "/f");
+	*(int *)arg = tree_put(&tree, "/f", "another");
+	taken.ended = true;
+}
+
+/* It is noted by the name that it is made with until it is settled: who moved it then would take it from its note. */
+static void what_is_just_made_in_place_of_what_was_to_be_renamed_is_not(void **s)
+{
+	static int err = -1;
+	bool early;
+
+	(void)s;
+	open_to_take();
+	moves_ended = 0;
+	hold_tell("hold", "rename");
+	assert_int_equal(task_spawn(NULL, move_it, NULL), 0);
+	assert_true(EVENTUALLY(hold_has(1)));
+	hold_tell("hold", "listxattr");
+	assert_int_equal(task_spawn(NULL, make_in_its_place, &err), 0);
+	assert_true(EVENTUALLY(hold_has(2))); /* there, and not settled */
+	hold_tell("hold", "none");
+	hold_tell("release", "1");
+	usleep(200000);
+	early = moves_ended;
+	assert_false(early);
+	end_taking();
+	assert_int_equal(moves_ended, 1);
+	assert_int_equal(err, 0);
+}
+
 int taking_run(void)
 {
 	static const struct CMUnitTest taking[] = {
@@ -96,6 +139,7 @@ int taking_run(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_removed_in_a_recount_and_settled_after_it_is_charged_to_nobody, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_is_just_made_in_place_of_what_was_to_be_renamed_is_not, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(taking, tasks_start, tasks_stop);

@@ -366,18 +366,18 @@ int usage_rmdir(struct request *rq, struct xlator *x, const struct rmdir_in *in,
 /* ---- rename ---- */
 
 /* What is moved is noted by its handle before its name goes: it may just be made. */
-static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct loc *loc, const struct inode *to)
+static int begin_moved(struct request *rq, struct xlator *x, struct changes *c, const struct rename_in *in,
+		       struct inode **moved)
 {
-	cleanup_inode struct inode *moved = NULL;
-	int err = usage_find(rq, x, loc, &moved);
+	int err = usage_find(rq, x, &in->from, moved);
 
-	if (err || !moved)
-		return err;
-	err = begin(rq, x, c, moved);
-	if (!err && loc->parent != to && crosses(rq, x, c, moved, to))
+	if (err || !*moved)
+		return err ? err : rq->resent ? 0 : -ENOENT;
+	err = begin(rq, x, c, *moved);
+	if (!err && in->from.parent != in->to.parent && crosses(rq, x, c, *moved, in->to.parent))
 		err = -EXDEV;
-	if (!err && S_ISDIR(moved->type))
-		recount_moved(x, moved);
+	if (!err && S_ISDIR((*moved)->type))
+		recount_moved(x, *moved);
 	return err;
 }
 
@@ -392,7 +392,7 @@ static int begin_exchanged(struct request *rq, struct xlator *x, struct changes 
 }
 
 static int begin_rename(struct request *rq, struct xlator *x, struct changes *c, const struct rename_in *in,
-			struct inode *victim, struct claim *claim)
+			struct inode *victim, struct inode **moved, struct claim *claim)
 {
 	int err = begin(rq, x, c, in->from.parent);
 
@@ -401,7 +401,7 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 	if (!err && victim)
 		err = begin_victim(rq, x, c, &in->to, victim);
 	if (!err)
-		err = begin_moved(rq, x, c, &in->from, in->to.parent);
+		err = begin_moved(rq, x, c, in, moved);
 	if (!err && in->flags & RENAME_EXCHANGE && victim && charge_of(c, victim)) /* else it has gone; the leaf says so */
 		err = begin_exchanged(rq, x, c, in, victim);
 	if (!err && !victim)
@@ -409,23 +409,32 @@ static int begin_rename(struct request *rq, struct xlator *x, struct changes *c,
 	return err;
 }
 
-/* Nothing else than was noted may be replaced. */
+/* What was found may have lost its name by now. ENOENT: a first try may have moved it just now. */
+static bool has_changed(const struct rename_in *in, const struct rename_in *exact, int err)
+{
+	if (err == -ENOENT)
+		return exact->from.inode && !in->from.inode;
+	return (err == -ESTALE && (!in->to.inode || !in->from.inode)) || (err == -EEXIST && exact->flags != in->flags);
+}
+
+/* Nothing else than was noted may be moved, or replaced. */
 static int rename_once(struct request *rq, struct xlator *x, const struct rename_in *in, struct rename_out *out, bool *again)
 {
 	struct changes c = { .count = 0 };
-	cleanup_inode struct inode *victim = NULL;
+	cleanup_inode struct inode *victim = NULL, *moved = NULL;
 	struct rename_in exact = *in;
 	struct claim claim = { 0 };
 	int err = usage_find(rq, x, &in->to, &victim);
 
 	if (!err)
-		err = begin_rename(rq, x, &c, in, victim, &claim);
+		err = begin_rename(rq, x, &c, in, victim, &moved, &claim);
+	exact.from.inode = moved;
 	exact.to.inode = victim;
 	if (!victim)
 		exact.flags |= in->flags & RENAME_EXCHANGE ? 0 : RENAME_NOREPLACE;
 	if (!err)
 		err = rename_on(rq, x->child[0], &exact, out);
-	*again = !in->to.inode && (err == -ESTALE || (err == -EEXIST && exact.flags != in->flags));
+	*again = has_changed(in, &exact, err);
 	end(rq, x, &c);
 	claim_end(x, &claim);
 	return err;
