@@ -89,6 +89,21 @@ static void what_is_removed_in_a_recount_and_settled_after_it_is_charged_to_nobo
 	end_taking();
 }
 
+static void a_recount_that_waits_does_not_hold_up_the_end(void **s)
+{
+	(void)s;
+	open_to_take();
+	inode_unref_at(&taken.file);
+	hold_tell("hold", "opendir");
+	recount();
+	assert_true(EVENTUALLY(hold_has(1)));
+	tree_close(&tree);
+	open_tree();
+	assert_true(EVENTUALLY(is_exact()));
+	expect_equal();
+	tree_close(&tree);
+}
+
 /* ---- who renames what has got the name meanwhile ---- */
 
 static atomic_int moves_ended;
@@ -140,6 +155,7 @@ int taking_run(void)
 		cmocka_unit_test_setup_teardown(what_is_removed_in_a_recount_and_settled_after_it_is_charged_to_nobody, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_just_made_in_place_of_what_was_to_be_renamed_is_not, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_recount_that_waits_does_not_hold_up_the_end, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(taking, tasks_start, tasks_stop);

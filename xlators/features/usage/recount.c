@@ -352,6 +352,7 @@ static bool goes_on(struct usage *u, unsigned vain)
 		task_cond_wait(&u->changed, &u->lock, until);
 	more = more && !u->stopping;
 	u->counting = more;
+	u->counter = more ? task_self() : NULL;
 	u->hurry = false;
 	task_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
@@ -411,15 +412,20 @@ void recount_owe(struct xlator *x)
 			    x->name);
 }
 
+/* What waits for others in the middle of a call hears of that; one system call for a disk is waited for, as of any request: it can't be taken back, and uses what is about to go. */
 static void wait_for_end(void *arg)
 {
+	enum { AGAIN_NS = 100000000 }; /* that it was told may have been taken for the end of another wait */
 	struct usage *u = arg;
 
 	pthread_mutex_lock(&u->lock);
 	u->stopping = true;
 	task_cond_broadcast(&u->changed);
-	while (u->counting)
-		task_cond_wait(&u->changed, &u->lock, NO_DEADLINE);
+	while (u->counting) {
+		if (u->counter)
+			task_cancel(u->counter);
+		task_cond_wait(&u->changed, &u->lock, clock_ns() + AGAIN_NS);
+	}
 	pthread_mutex_unlock(&u->lock);
 }
 

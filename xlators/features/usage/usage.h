@@ -396,6 +396,7 @@ struct usage {
 	bool hurry, stopping;
 	uint64_t took_ns, ended_ns; /* the last one; the task's */
 	unsigned turn, taking[2];   /* renames and removals under way; of even turns and odd ones */
+	struct task *counter;	    /* of the recount */
 	struct inode **moved;	    /* directories that a recount looks at in the end */
 	size_t moved_count;
 	atomic_uint_fast64_t settled, unnoted, recovered, refused;
