@@ -369,19 +369,20 @@ static void recount_task(void *arg)
 		vain = count_once(x) ? 0 : vain + 1;
 }
 
-/* -EBUSY: there is one, which begins now if it was to begin later. */
+/* -EBUSY: there is one, which begins now if it was to begin later, or once more if it has told its result and not ended yet. */
 static int start(struct xlator *x, bool now)
 {
 	struct usage *u = usage_of(x);
+	bool begins = now && (!atomic_load(&u->ledger.counting) || !ledger_owes(&u->ledger));
 	int err;
 
 	pthread_mutex_lock(&u->lock);
 	err = u->counting || u->stopping ? -EBUSY : 0;
-	u->hurry |= now && !u->walking;
-	if (!err) {
-		u->counting = true;
+	u->hurry |= begins;
+	if (!err || begins)
 		ledger_owe(&u->ledger);
-	}
+	if (!err)
+		u->counting = true;
 	task_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
 	if (err)
