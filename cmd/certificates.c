@@ -96,7 +96,7 @@ static X509 *authority_of(STACK_OF(X509) * own, STACK_OF(X509) * authorities, bo
 	X509 *at = sk_X509_value(own, 0), *best = NULL;
 
 	*in_own = false;
-	for (int i = 0; i < CHAIN_MAX; i++) {
+	for (int i = 0; i < CHAIN_MAX && (!i || X509_check_issued(at, at) != X509_V_OK); i++) {
 		X509 *trusted = issuer_among(at, authorities), *next = trusted ? trusted : issuer_among(at, own);
 
 		if (!next)
@@ -128,6 +128,24 @@ static void add_problem(json_t *list, const char *role, const char *file)
 	json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "role", role, "file", file, "problem", text));
 }
 
+/* Of several authorities in one file the one that ends first. */
+static void add_authority(json_t *list, const char *file, const X509 *c)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		if (strcmp(json_text(one, "role"), "authority") || strcmp(json_text(one, "file"), file))
+			continue;
+		if (json_integer_value(json_object_get(one, "ends")) <= end_of(c))
+			return;
+		json_array_remove(list, i);
+		break;
+	}
+	add(list, "authority", file, c);
+}
+
 static bool has(const json_t *list, const char *role, const char *file)
 {
 	json_t *one;
@@ -151,12 +169,10 @@ static void add_pair(json_t *list, const char *certificate, const char *authorit
 		else
 			add_problem(list, "own", certificate);
 	}
-	if (!has(list, "authority", file)) {
-		if (authority)
-			add(list, "authority", file, authority);
-		else
-			add_problem(list, "authority", file);
-	}
+	if (authority)
+		add_authority(list, file, authority);
+	else if (!has(list, "authority", file))
+		add_problem(list, "authority", file);
 	free_all(own);
 	free_all(trusted);
 }

@@ -92,7 +92,8 @@ static void check_room(const json_t *v, const json_t *b, const char *what, unsig
 {
 	cleanup_path char *used_name = path_format("%s-used", what), *free_name = path_format("%s-free", what);
 	double used = (double)json_number(b, used_name), left = (double)json_number(b, free_name);
-	unsigned percent = used + left > 0 ? (unsigned)(100 * used / (used + left)) : 0;
+	double share = used + left > 0 ? 100 * used / (used + left) : 0;
+	unsigned percent = (unsigned)share + ((unsigned)share < share); /* upwards */
 
 	if (used + left > 0 && percent >= full_percent)
 		wrong(list, "volume %s: %s %s:%s: %u %% of its file system's %s are used", json_text(v, "name"),
@@ -174,7 +175,8 @@ static void check_rebalance(const json_t *v, json_t *list)
 		wrong(list, "volume %s: moving names has failed%s; see `stratus rebalance status %s`", name, why, name);
 	else if (is(r, "state", "running") && *why)
 		wrong(list, "volume %s: moving names waits%s; see `stratus rebalance status %s`", name, why, name);
-	else if (json_is_false(json_object_get(v, "balanced")) && !is(r, "state", "running") && !is(r, "state", "paused"))
+	else if (json_is_false(json_object_get(v, "balanced")) && !is(r, "state", "running") && !is(r, "state", "paused") &&
+		 !is(r, "state", "stopping") && !is(r, "state", "stopped"))
 		wrong(list,
 		      "volume %s: bricks were added and do not have their part of the names: `stratus rebalance start %s`",
 		      name, name);

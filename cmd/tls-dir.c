@@ -58,6 +58,10 @@ const char *tls_dir_wanted(void)
 {
 	const char *directory = getenv("STRATUS_TLS_DIR");
 
+	if (directory && *directory && *directory != '/') { /* of where the program was started; it may go elsewhere */
+		tls_dir_use(directory);
+		directory = getenv("STRATUS_TLS_DIR");
+	}
 	return directory && *directory ? directory : NULL;
 }
 
