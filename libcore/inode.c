@@ -386,6 +386,7 @@ void file_unref(struct file *f)
 void file_unref_at(struct file **f)
 {
 	file_unref(*f);
+	*f = NULL;
 }
 
 size_t file_count(void)

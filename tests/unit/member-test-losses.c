@@ -351,7 +351,8 @@ static void known_(void *arg)
 	CHECK_INT(make("f", &file), 0);
 	CHECK_INT(sync_file(file, -EIO), -EIO);
 	sync_error = 0;
-	file_unref_at(&file);
+	file_unref(file);
+	file = NULL;
 	CHECK_INT(reopen(), 0);
 	count_syncs();
 	CHECK_INT(change_view(NULL), 0);
@@ -361,7 +362,8 @@ static void known_(void *arg)
 	CHECK_INT(sync_file(file, 0), -EIO); /* nobody knows which it was */
 	CHECK_INT(come_back_from_away(), 0);
 	CHECK_INT(sync_file(file, 0), 0);
-	file_unref_at(&file);
+	file_unref(file);
+	file = NULL;
 	CHECK_INT(reopen(), 0);
 	CHECK_INT(change_view(NULL), 0);
 	CHECK_INT(lease(&r), 0);
