@@ -30,13 +30,16 @@ static int mark(struct member *m, bool on)
 	return 0;
 }
 
-/* Not with the lock held. One at a time; who comes meanwhile leaves it to that one. */
+/* Not with the lock held. One at a time, and who comes meanwhile waits. What fails is tried again by who comes next. */
 static void mark_as_is(struct member *m)
 {
+	int err = 0;
+
 	pthread_mutex_lock(&m->lock);
-	while (!m->marking && m->marked != m->unsynced && !MUTANT("mark-no-loss")) {
+	while (m->marking)
+		task_cond_wait(&m->sync_over, &m->lock, NO_DEADLINE);
+	while (!err && m->marked != m->unsynced && !MUTANT("mark-no-loss")) {
 		bool on = m->unsynced;
-		int err;
 
 		m->marking = true;
 		pthread_mutex_unlock(&m->lock);
@@ -47,7 +50,8 @@ static void mark_as_is(struct member *m)
 				  on ? "make" : "remove", m->state_dir, error_text(err));
 		pthread_mutex_lock(&m->lock);
 		m->marking = false;
-		m->marked = on;
+		m->marked = err ? m->marked : on;
+		task_cond_broadcast(&m->sync_over);
 	}
 	pthread_mutex_unlock(&m->lock);
 }
@@ -159,7 +163,7 @@ static void sync_begins(struct member *m, struct file_sync *s)
 }
 
 /* With the lock held. Of two syncs of one open file the kernel tells one: who was told nothing waits until the others have been told. */
-static int sync_ends(struct member *m, struct file_sync *s, int err)
+static int sync_ends(struct member *m, struct file_sync *s, int err, uint64_t deadline_ns)
 {
 	uint64_t until = m->syncs_begun;
 	struct file_sync **at = &m->syncs;
@@ -169,10 +173,12 @@ static int sync_ends(struct member *m, struct file_sync *s, int err)
 	*at = s->next;
 	if (disk_lost_something(err))
 		note_lost(m, &s->gfid);
-	if (others_sync(m, &s->gfid, until))
-		task_cond_broadcast(&m->event);
+	if (m->sync_waits)
+		task_cond_broadcast(&m->sync_over);
+	m->sync_waits++;
 	while (!err && others_sync(m, &s->gfid, until) && !MUTANT("judge-at-once"))
-		err = task_cond_wait(&m->event, &m->lock, NO_DEADLINE);
+		err = task_cond_wait(&m->sync_over, &m->lock, deadline_ns);
+	m->sync_waits--;
 	return err ? err : has_lost(m, &s->gfid) && !MUTANT("forget-lost") ? -EIO : 0;
 }
 
@@ -184,7 +190,7 @@ int member_fsync(struct member *m, struct request *rq, const struct fsync_in *in
 	sync_begins(m, &s);
 	err = fop_call(rq, m->x->child[0], FOP_fsync, in, out);
 	pthread_mutex_lock(&m->lock);
-	err = sync_ends(m, &s, err);
+	err = sync_ends(m, &s, err, rq->deadline_ns ? rq->deadline_ns : NO_DEADLINE);
 	pthread_mutex_unlock(&m->lock);
 	mark_as_is(m);
 	return err;

@@ -252,8 +252,10 @@ struct member {
 	unsigned lost_count;	     /* in all: above LOST_KEPT it may be any */
 	struct file_sync *syncs;     /* of single files, that are under way */
 	uint64_t syncs_begun;
-	bool marked, marking; /* the next process will know of `unsynced`; that is just being changed */
-	unsigned tasks;	      /* of ours: stop waits for them */
+	struct task_cond sync_over; /* one of them, or the marking */
+	unsigned sync_waits;	    /* for that */
+	bool marked, marking;	    /* the next process will know of `unsynced`; that is just being changed */
+	unsigned tasks;		    /* of ours: stop waits for them */
 	bool stopping;
 	uint64_t changes, skipped, refused, waits, recalls;
 };
