@@ -9,7 +9,7 @@
 
 #include "xlator.h"
 
-enum { BUCKETS_MIN = 1024 };
+enum { BUCKETS_MIN = 1024, TELL_MAX = 8 };
 
 struct inode_table {
 	pthread_mutex_t lock; /* guards all below; short */
@@ -147,17 +147,6 @@ void inode_table_keep(struct inode_table *t, size_t count)
 	pthread_mutex_unlock(&t->lock);
 	destroy_all(surplus);
 	pthread_rwlock_unlock(&slots_leaving);
-}
-
-void inode_table_destroy(struct inode_table *t)
-{
-	if (!t)
-		return;
-	inode_table_keep(t, 0);
-	assert(t->count == 0);
-	pthread_mutex_destroy(&t->lock);
-	free(t->bucket);
-	free(t);
 }
 
 /* Called with the lock held. */
@@ -414,4 +403,50 @@ void files_each(void (*fn)(struct file *, void *), void *arg)
 		file_unref(list[i]);
 	}
 	free(list);
+}
+
+/* ---- the end of a table ---- */
+
+static void tell_inodes(const struct inode_table *t)
+{
+	char text[GFID_TEXT];
+	unsigned told = 0;
+
+	log_error(NULL, NULL,
+		  "%zu inodes are still held though all that could hold them has ended; these are, for example:", t->count);
+	for (size_t b = 0; b < t->buckets; b++)
+		for (const struct inode *i = t->bucket[b]; i && told < TELL_MAX; i = i->next, told++)
+			log_error(NULL, NULL, "inode %s of type %o has %u references", gfid_text(&i->gfid, text),
+				  (unsigned)atomic_load(&i->type), atomic_load(&i->refs));
+}
+
+static void tell_files(const struct inode_table *t)
+{
+	char text[GFID_TEXT];
+	unsigned told = 0;
+
+	pthread_mutex_lock(&files.lock);
+	for (const struct file *f = files.first; f && told < TELL_MAX; f = f->next) {
+		if (f->inode->table != t)
+			continue;
+		told++;
+		log_error(NULL, NULL, "file %llu, of inode %s, has %u references: it holds its inode, too",
+			  (unsigned long long)f->number, gfid_text(&f->inode->gfid, text), atomic_load(&f->refs));
+	}
+	pthread_mutex_unlock(&files.lock);
+}
+
+void inode_table_destroy(struct inode_table *t)
+{
+	if (!t)
+		return;
+	inode_table_keep(t, 0);
+	if (t->count) {
+		tell_inodes(t);
+		tell_files(t);
+	}
+	assert(t->count == 0);
+	pthread_mutex_destroy(&t->lock);
+	free(t->bucket);
+	free(t);
 }

@@ -45,7 +45,7 @@ struct inode {
 };
 
 struct inode_table *inode_table_create(void);
-void inode_table_destroy(struct inode_table *); /* all inodes must be gone; asserts */
+void inode_table_destroy(struct inode_table *); /* all inodes must be gone; else the log names some, and it aborts */
 /* The inode of that gfid, made if new; a reference for the caller. NULL when memory is short. If the gfid is known with
  * another type, NULL too (a lying peer). Type 0: whoever asks has only the gfid, and takes it for none; the first who knows better says so. */
 struct inode *inode_get(struct inode_table *, const struct gfid *, mode_t type);
@@ -85,7 +85,9 @@ void file_unref_at(struct file **);
 size_t file_count(void);
 
 /* Slots. One pointer per (object, translator). Destroyed by xlator_type.forget_inode / forget_file when the object goes
- * or the translator is destroyed. set returns -ENOMEM or -EEXIST (one is there: the other thread won). */
+ * or the translator is destroyed. set returns -ENOMEM or -EEXIST (one is there: the other thread won).
+ * What a slot has stays for as long as one holds the object (also over a wait: `in` lends its objects until the handler returns), unless the
+ * translator itself takes it out. Where threads change it, it has a lock of its own: this list's is let go before the pointer is returned. */
 void *inode_slot(struct inode *, const struct xlator *);
 int inode_slot_set(struct inode *, const struct xlator *, void *value);
 void *inode_slot_take(struct inode *, const struct xlator *); /* removes it without the destructor */

@@ -3,10 +3,15 @@
 #include "test.h"
 
 #include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "xlator.h"
 
@@ -62,6 +67,48 @@ static void who_has_only_the_gfid_says_no_type(void **state)
 	inode_unref(a);
 	inode_unref(b);
 	inode_table_destroy(t);
+}
+
+/* In a process of its own, which ends by the assertion. Returns what it has logged. */
+static void leak(const struct gfid *g, char *log, size_t size)
+{
+	int ends[2], status;
+	size_t n = 0;
+	ssize_t got;
+
+	assert_int_equal(pipe(ends), 0);
+	if (!fork()) {
+		struct inode_table *t = inode_table_create();
+		struct inode *i = inode_get(t, g, S_IFREG);
+
+		dup2(ends[1], STDERR_FILENO);
+		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+		signal(SIGABRT, SIG_DFL);
+		file_create(inode_ref(i), 0);
+		inode_table_destroy(t);
+		_exit(0);
+	}
+	close(ends[1]);
+	while (n < size - 1 && (got = read(ends[0], log + n, size - 1 - n)) > 0)
+		n += (size_t)got;
+	log[n] = 0;
+	close(ends[0]);
+	wait(&status);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void what_is_held_at_the_end_is_named(void **state)
+{
+	char log[8192], text[GFID_TEXT], want[128];
+	struct gfid g;
+
+	(void)state;
+	gfid_create(&g);
+	leak(&g, log, sizeof(log));
+	snprintf(want, sizeof(want), "inode %s of type 100000 has 3 references", gfid_text(&g, text));
+	assert_non_null(strstr(log, want));
+	snprintf(want, sizeof(want), "of inode %s, has 1 references", text);
+	assert_non_null(strstr(log, want));
 }
 
 static void idle_inodes_go_least_recently_used_first(void **state)
@@ -288,6 +335,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gfid_has_one_inode),
 		cmocka_unit_test(who_has_only_the_gfid_says_no_type),
+		cmocka_unit_test(what_is_held_at_the_end_is_named),
 		cmocka_unit_test(idle_inodes_go_least_recently_used_first),
 		cmocka_unit_test(slots_belong_to_their_translator),
 		cmocka_unit_test(threads_agree_on_references),
