@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fop-dispatch.h"
+#include "log.h"
 
 const char *fop_name(int fop)
 {
@@ -19,6 +20,36 @@ int fop_by_name(const char *name)
 		if (!strcmp(name, fop_info[fop].name))
 			return fop;
 	return -1;
+}
+
+/* ---- the call, and what must come of it ---- */
+
+/* Those that can't succeed without a pointer, which is the first that they give: callers use it unasked. */
+#define GIVES(op, member) (offsetof(struct op##_out, member) ? 0 : 1ull << FOP_##op)
+static const uint64_t gives = GIVES(lookup, inode) | GIVES(readlink, target) | GIVES(mknod, inode) | GIVES(mkdir, inode) |
+			      GIVES(symlink, inode) | GIVES(create, inode) | GIVES(open, file) | GIVES(read, data) |
+			      GIVES(opendir, file);
+
+static inline bool is_whole(enum fop fop, void *const *out)
+{
+	return !(gives >> fop & 1) || (out[0] && (fop != FOP_create || ((const struct create_out *)(const void *)out)->file));
+}
+
+/* Told once for each fop of a translator. */
+__attribute__((cold, noinline)) static int break_contract(const struct request *rq, struct xlator *x, enum fop fop, int err,
+							  void *out)
+{
+	uint64_t bit = 1ull << fop;
+	bool told = atomic_fetch_or(&x->broken, bit) & bit;
+
+	if (!told && err > 0)
+		log_error(x, rq, "%s has returned %d to %s, which is neither 0 nor -errno: the caller gets EIO", x->type->name,
+			  err, fop_name((int)fop));
+	else if (!told)
+		log_error(x, rq, "%s has returned 0 to %s without the %s%s in `out`: the caller gets EIO", x->type->name,
+			  fop_name((int)fop), fop_info[fop].out->name, fop == FOP_create ? " or the file" : "");
+	fop_out_clear((int)fop, out);
+	return -EIO;
 }
 
 int fop_call(struct request *rq, struct xlator *to, enum fop fop, const void *in, void *out)
@@ -34,6 +65,8 @@ int fop_call(struct request *rq, struct xlator *to, enum fop fop, const void *in
 	atomic_store_explicit(&rq->depth, depth + 1, memory_order_release);
 	err = fop_dispatch(rq, x, fop, in, out);
 	atomic_store_explicit(&rq->depth, depth, memory_order_release);
+	if (__builtin_expect(err >= 0 && (err || !is_whole(fop, out)), 0))
+		return break_contract(rq, x, fop, err, out);
 	return err;
 }
 

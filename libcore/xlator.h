@@ -21,7 +21,10 @@
 #define STRATUS_API_VERSION 1
 
 /* A handler returns 0 or -errno. What `in` lends is borrowed until it returns; `out` is all zeros when it is called, and what
- * it holds on success is the caller's; on failure it must be left empty. */
+ * it holds on success is the caller's (of a readdir also the names, which are malloc'ed; fop_out_clear frees all); on failure it must be left empty.
+ * An inode, a file, the data or the target that the fop gives must be there on success: fop_call answers -EIO for who forgets it, or returns
+ * a positive number, and the log says who that was.
+ * -ECANCELED from something that waits, or from a child, means that the caller does not want the answer any more: undo what is half done, and return it as it is. */
 typedef int any_fop(struct request *, struct xlator *, enum fop, const void *in, void *out);
 
 /* What travels upward, from a brick to the client or from a child to its parents. */
@@ -95,6 +98,9 @@ struct xlator_type {
 	/* It moves to a new graph, whose translators have not seen what it told the old one's: it tells its state again
 	 * (EVENT_CHILD_UP or _DOWN), as that graph starts, and when it has moved. For those that are shareable. */
 	void (*announce)(struct xlator *);
+	/* The object goes, or the translator: frees what its slot had. On whatever thread or task gave the last reference back, so it never waits, and
+	 * calls no fop. Who gave it back may hold locks: this takes none that anybody of the translator holds while he gives an inode or a file back
+	 * (a pthread mutex would wait for itself). It may give others back. */
 	void (*forget_inode)(struct xlator *, struct inode *, void *slot);
 	void (*forget_file)(struct xlator *, struct file *, void *slot);
 	/* In a graph that takes the place of one with a translator of this name and type, before anybody calls it: what `old` has kept in the file is its own from
@@ -159,7 +165,8 @@ struct xlator {
 	size_t given_count;
 	struct xlator *handler[FOP_COUNT]; /* for each fop the first one, here or below, that handles it */
 	void *library;
-	bool ready, started; /* init, start have succeeded */
+	bool ready, started;	 /* init, start have succeeded */
+	_Atomic uint64_t broken; /* fops (bits) whose answer was none: it has been told */
 };
 
 /* Each module defines:  const struct xlator_type xlator_type = { .api = STRATUS_API_VERSION, .name = ..., ... };

@@ -217,6 +217,81 @@ static void a_thousand_switches_under_load_lose_nothing(void **state)
 	inode_table_destroy(inodes);
 }
 
+/* ---- what a handler must give ---- */
+
+static int says_so(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
+{
+	(void)rq, (void)x, (void)fop, (void)in, (void)out;
+	return *(int *)x->private;
+}
+
+/* How often the log has the words. */
+static int logged(const char *path, const char *words)
+{
+	char line[1024];
+	FILE *f = fopen(path, "r");
+	int count = 0;
+
+	while (fgets(line, sizeof(line), f))
+		count += strstr(line, words) != NULL;
+	fclose(f);
+	return count;
+}
+
+static int answer(struct xlator *x, enum fop fop, int err, void *out)
+{
+	static const union {
+		struct lookup_in lookup;
+		struct create_in create;
+	} nothing;
+	struct request rq;
+
+	request_init(&rq, NULL, 0);
+	*(int *)x->private = err;
+	err = fop_call(&rq, x, fop, &nothing, out);
+	request_finish(&rq);
+	return err;
+}
+
+/* The caller would crash, and the log had no word of who is to blame. */
+static void who_gives_nothing_is_named_and_the_caller_gets_an_error(void **state)
+{
+	static const enum fop gives[] = { FOP_lookup, FOP_readlink, FOP_mknod, FOP_mkdir,  FOP_symlink,
+					  FOP_create, FOP_open,	    FOP_read,  FOP_opendir };
+	static const struct xlator_type type = { .name = "test/empty", .any = says_so };
+	char path[] = "/tmp/graph-test-XXXXXX", words[64];
+	struct inode_table *t = inode_table_create();
+	union {
+		struct lookup_out lookup;
+		struct create_out create;
+		struct readdir_out any;
+	} out = { .any = { { 0 } } };
+	int says = 0;
+	struct xlator x = { .type = &type, .name = (char *)"empty", .private = &says };
+
+	(void)state;
+	close(mkstemp(path));
+	log_open(path);
+	for (enum fop fop = 1; fop < FOP_COUNT; fop++)
+		x.handler[fop] = &x;
+	for (size_t i = 0; i < sizeof(gives) / sizeof(*gives); i++) {
+		snprintf(words, sizeof(words), "test/empty has returned 0 to %s without the", fop_name((int)gives[i]));
+		for (int again = 0; again < 2; again++)
+			assert_int_equal(answer(&x, gives[i], 0, &out), -EIO);
+		assert_int_equal(logged(path, words), 1);
+	}
+	out.create.inode = inode_get(t, &gfid_root, S_IFREG); /* but no file */
+	assert_int_equal(answer(&x, FOP_create, 0, &out), -EIO);
+	assert_null(out.create.inode); /* given back */
+	assert_int_equal(answer(&x, FOP_getattr, 4096, &out), -EIO);
+	assert_int_equal(logged(path, "test/empty has returned 4096 to getattr"), 1);
+	assert_int_equal(answer(&x, FOP_lookup, -ENOENT, &out), -ENOENT);
+	assert_int_equal(answer(&x, FOP_unlink, 0, &out), 0);
+	log_open("/dev/stderr");
+	unlink(path);
+	inode_table_destroy(t);
+}
+
 #define TWO                                                                                                                    \
 	"volume a\n type debug/memory\nend-volume\nvolume ha\n type debug/hold\n subvolumes a\nend-volume\n"                   \
 	"volume b\n type debug/memory\nend-volume\nvolume hb\n type debug/hold\n subvolumes b\nend-volume\n"                   \
@@ -320,6 +395,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_graphs_are_refused_with_a_sentence, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(modules_with_flaws_are_refused_with_a_sentence, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(fops_reach_the_leaf, tasks_start, tasks_stop),
+		cmocka_unit_test_setup_teardown(who_gives_nothing_is_named_and_the_caller_gets_an_error, tasks_start,
+						tasks_stop),
 		cmocka_unit_test_setup_teardown(a_thousand_switches_under_load_lose_nothing, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(a_late_answer_meets_the_late_handler, tasks_start, tasks_stop),
 		cmocka_unit_test_setup_teardown(who_starts_in_a_switch_knows_what_is_below, tasks_start, tasks_stop),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test/member: a member of a set whose view never changes but when it is told to: all are IN, but for one that may be BACK. It gives every token to who asks
  * for it. Commands, `NAME NUMBER`: see member_command. */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,17 @@ static bool is_asked(const struct request *rq)
 	return stamp_of(rq, &stamp) && stamp.flags & REPLICA_ASK;
 }
 
+static int tell_created(struct request *rq, struct xlator *x, const struct lookup_out *found, struct create_out *out)
+{
+	struct open_in open = { .inode = found->inode, .flags = O_RDWR };
+	struct open_out opened = { 0 };
+	int err = fop_pass(rq, x, FOP_open, &open, &opened);
+
+	if (!err)
+		*out = (struct create_out){ .inode = inode_ref(found->inode), .file = opened.file, .attr = found->attr };
+	return err;
+}
+
 /* What it has done is told by what stands under the name. */
 static int tell(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
 {
@@ -162,13 +174,13 @@ static int tell(struct request *rq, struct xlator *x, enum fop fop, const void *
 	if (err)
 		return err;
 	if (fop == FOP_create)
-		*(struct create_out *)out = (struct create_out){ .inode = inode_ref(found.inode), .attr = found.attr };
+		err = tell_created(rq, x, &found, out);
 	else if (fop == FOP_mkdir)
 		*(struct mkdir_out *)out = (struct mkdir_out){ inode_ref(found.inode), found.attr };
 	else
 		*(struct link_out *)out = (struct link_out){ found.attr };
 	fop_out_clear(FOP_lookup, &found);
-	return 0;
+	return err;
 }
 
 static int member_any(struct request *rq, struct xlator *x, enum fop fop, const void *in, void *out)
