@@ -235,25 +235,35 @@ static int run_as(struct script *s, char **w, FILE *out)
 static int run_set(struct script *s, char **w, FILE *out)
 {
 	struct xlator *x = tree_find(&s->tree, w[1]);
-	const struct option *option = x->type->options ? option_find(x->type->options, w[2]) : NULL;
 	struct problem problem = { "" };
-	int err = option ? option_change(x->type->options, x->private, x->name, w[2], w[3], &problem) : -EINVAL;
+	char who[256];
+	int err;
 
+	snprintf(who, sizeof(who), "volume %s (%s)", x->name, x->type->name);
+	err = option_change(x->type->options, x->private, who, w[2], w[3], &problem);
 	if (err)
 		fprintf(out, "%s\n", problem.text);
 	else if (x->type->reconfigure)
-		x->type->reconfigure(x, option);
+		x->type->reconfigure(x, option_find(x->type->options, w[2]));
 	return err;
 }
 
 static int run_ctl(struct script *s, char **w, FILE *out)
 {
 	struct xlator *x = tree_find(&s->tree, w[1]);
-	int words = 0;
+	long before = ftell(out);
+	int words = 0, err;
 
 	while (w[2 + words])
 		words++;
-	return x->type->command ? x->type->command(x, words, w + 2, out) : -EINVAL;
+	if (!x->type->command) {
+		fprintf(out, "volume %s (%s) takes no commands\n", x->name, x->type->name);
+		return -ENOTSUP;
+	}
+	err = x->type->command(x, words, w + 2, out);
+	if (err && ftell(out) == before)
+		fprintf(out, "volume %s (%s) does not take the command %s\n", x->name, x->type->name, w[2]);
+	return err;
 }
 
 static const struct command commands[] = {
@@ -332,12 +342,46 @@ static int split(char *line, char *word[WORDS + 1])
 	return count;
 }
 
-static const struct command *find(const char *name, int words)
+enum { COMMANDS = sizeof(commands) / sizeof(*commands) };
+
+static const struct command *find(const char *name)
 {
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (!strcmp(commands[i].name, name) && words >= commands[i].least && words <= commands[i].most)
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
 			return &commands[i];
 	return NULL;
+}
+
+static void fail_unknown(struct script *s, const char *name)
+{
+	const char *names[COMMANDS + 1] = { NULL }, *nearest;
+
+	for (size_t i = 0; i < COMMANDS; i++)
+		names[i] = commands[i].name;
+	nearest = nearest_name(name, names);
+	fail(s, s->number, "there is no command %s%s%s; --help lists them", name, nearest ? ": did you mean " : "",
+	     nearest ? nearest : "");
+}
+
+static bool has_dots(const char *path)
+{
+	for (; *path; path += strcspn(path, "/"), path += *path == '/') {
+		size_t length = strcspn(path, "/");
+
+		if (length && length <= 2 && !strncmp(path, "..", length))
+			return true;
+	}
+	return false;
+}
+
+/* Why a path makes no sense to a translator: in a mount the kernel would have seen to that. */
+static void explain(char **word, FILE *out)
+{
+	for (; *word; word++)
+		if (has_dots(*word)) {
+			fprintf(out, "paths begin at the root, which is /, and have no . or .. in them: %s\n", *word);
+			return;
+		}
 }
 
 /* Compares with the lines "> " and "! " that follow. */
@@ -356,17 +400,18 @@ static void check(struct script *s, unsigned line, int err, char *text)
 		} else if (s->line[0] == '!') {
 			wanted = s->line + 1 + strspn(s->line + 1, " ");
 			if (!err || strcmp(wanted, strerrorname_np(-err) ? strerrorname_np(-err) : ""))
-				fail(s, s->number, "it gave %s", err ? strerror(-err) : "no error");
+				fail(s, s->number, "it gave %s", err ? error_text(err) : "no error");
 		} else {
 			s->ahead = true;
 			break;
 		}
 	}
 	if (err && !wanted)
-		fail(s, line, "%s", strerror(-err));
-	if (any && text && *text)
+		fail(s, line, "%s%s%.*s", error_text(err), text && *text ? ": " : "", text ? (int)strcspn(text, "\n") : 0,
+		     text ? text : "");
+	else if (any && text && *text)
 		fail(s, line, "it also said \"%s\"", text);
-	if (!any && text)
+	else if (!any && text)
 		fputs(text, stdout);
 }
 
@@ -376,17 +421,24 @@ static void run_line(struct script *s)
 	char *word[WORDS + 1], *text = NULL;
 	size_t size = 0;
 	int words = split(s->line, word), err;
-	const struct command *c = words && *word[0] != '#' ? find(word[0], words - 1) : NULL;
+	const struct command *c = words && *word[0] != '#' ? find(word[0]) : NULL;
 	FILE *out;
 
 	if (!words || *word[0] == '#')
 		return;
 	if (!c) {
-		fail(s, line, "no such command, or not with %d words: %s", words - 1, word[0]);
+		fail_unknown(s, word[0]);
+		return;
+	}
+	if (words - 1 < c->least || words - 1 > c->most) {
+		fail(s, line, "%s is followed by %d words, not by %d to %d; --help says which", c->name, words - 1, c->least,
+		     c->most);
 		return;
 	}
 	out = open_memstream(&text, &size);
 	err = c->run(s, word, out);
+	if (err == -EINVAL)
+		explain(word + 1, out);
 	fclose(out);
 	check(s, line, err, text);
 	free(text);
@@ -406,9 +458,13 @@ static char *read_all(const char *path)
 	char *text = NULL;
 	size_t room = 0;
 
-	if (!f || getdelim(&text, &room, '\0', f) < 0) {
+	if (!f || (getdelim(&text, &room, '\0', f) < 0 && !feof(f))) {
 		fprintf(stderr, "can't read %s: %s\n", path, strerror(errno));
 		exit(2);
+	}
+	if (ftell(f) == 0) { /* the parser says what is missing */
+		free(text);
+		text = strdup("");
 	}
 	fclose(f);
 	return text;

@@ -38,5 +38,28 @@ says 'nameless.so is no translator: it lacks a variable xlator_type' nameless.vo
 library good ''
 sed 's/subvolumes memory/subvolumes memry/' good.vol >wired.vol
 says 'wired.vol:6: no volume above this line is called "memry"' wired.vol x.graph
+sed -n '4,$p' good.vol >below.vol
+sed -n 1,3p good.vol >>below.vol
+says 'below.vol:3: no volume above this line is called "memory": it stands below, in line 5' below.vol x.graph
 says "can't read nowhere.graph" good.vol nowhere.graph
+: >empty.vol
+says 'empty.vol: no volume in it' empty.vol x.graph
+
+# ---- what a script can't do says why, and in which line ----
+in_script() { # PATTERN COMMAND
+	printf '# a line before\n%s\n' "$2" >one.graph
+	says "^one.graph:2: .*$1" good.vol one.graph
+}
+in_script 'volume slip (encryption/good) has no option "rotate-raed"; did you mean "rotate-read"?' 'set slip rotate-raed off'
+in_script 'volume memory (debug/memory) has no option "x"' 'set memory x off'
+in_script 'paths begin at the root, which is /, and have no . or .. in them: \.$' 'ls .'
+in_script 'volume slip (encryption/good) takes no commands' 'ctl slip bogus'
+in_script 'ctl is followed by 1 words, not by 2 to' 'ctl bogus'
+in_script 'there is no command raed: did you mean read' 'raed x'
+
+# ---- and so does a translator that gives nothing: it is named, and nobody crashes ----
+library empty 's/int err = read_on(rq, x->child\[0\], in, out);/int err = 0;/; s/if (err || !p->rotate_read)/if (!err || !p->rotate_read)/'
+printf 'create x\nwrite x 0 text\nread x\n! EIO\n' >empty.graph
+STRATUS_XLATOR_PATH=$SCRATCH/slip stratus-graph-run empty.vol empty.graph 2>out || fail "no EIO of an empty answer: $(cat out)"
+grep -q 'encryption/empty has returned 0 to read without the data' out || fail "who gave an empty answer is not named: $(cat out)"
 pass
