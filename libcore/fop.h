@@ -62,10 +62,12 @@ struct dirent_plus {
 	uint64_t next_offset; /* where to go on after this entry */
 	struct gfid gfid;     /* null when not known (no READDIR_PLUS) */
 	uint32_t type;	      /* S_IFMT bits */
-	char *name;
-	struct inode *inode; /* READDIR_PLUS, may be NULL: the entry vanished */
-	struct attr attr;    /* if inode */
+	char *name;	      /* malloc'ed */
+	struct inode *inode;  /* READDIR_PLUS, may be NULL: the entry vanished */
+	struct attr attr;     /* if inode */
 };
+/* The list and its names are malloc'ed by who answers, and freed by the caller (fop_out_clear); who takes an entry out frees its name and gives its
+ * inode back. */
 struct dirents {
 	uint32_t count;
 	bool end; /* nothing follows */

@@ -4,7 +4,8 @@
 #define STRATUS_MODULE_H
 #include "xlator.h"
 
-/* The type "KIND/NAME", loaded for the rest of the process. -errno and a sentence: if there is none, it names the nearest that there is; what is no
+/* Looked for in the directories of STRATUS_XLATOR_PATH (colon-separated) first, then in the built-in one.
+ * The type "KIND/NAME", loaded for the rest of the process. -errno and a sentence: if there is none, it names the nearest that there is; what is no
  * translator of this version, or has a table that can't be right (another name than its file's, two options of one name, an option outside of
  * private_size), is refused. */
 int module_load(const char *type, const struct xlator_type **, struct problem *);

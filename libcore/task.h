@@ -16,7 +16,9 @@
  * it; so a task may resume on another thread than it waited on. Hence:
  *  - no pthread mutex is held across anything that waits;
  *  - take errno with errno_now() in functions that also wait: the compiler may keep the address of errno over the wait;
- *  - what tasks of one shard share has a lock of its own, unless the shard was made with SHARD_NEVER_BLOCKS. */
+ *  - what tasks of one shard share has a lock of its own, unless the runtime was started with RUNTIME_NEVER_BLOCKS;
+ *  - its stack has 128 KiB: what is large, or of a size that others choose, goes to the heap. Below it is a page that nobody may touch, so the
+ *    process ends with SIGSEGV and nothing is overwritten. */
 
 struct task;
 struct shard;
@@ -121,7 +123,9 @@ void task_cond_broadcast(struct task_cond *); /* wakes all */
  * start-up code). Not on a loop or task. */
 int task_call(task_fn *fn, void *arg);
 
-/* A one-shot timer on the shard's loop; fn runs there and must not wait. Memory is the caller's. */
+/* A one-shot timer on the shard's loop; fn runs there and must not wait: it spawns a task for what does. Memory is the caller's. From another
+ * thread one can't know whether fn is running just now: so who stops calls timer_cancel() by shard_call(), and waits until that has run
+ * (doc/translator-tutorial.md, "Something now and then"). */
 struct timer {
 	uint64_t at_ns;
 	task_fn *fn;

@@ -29,9 +29,13 @@ cd "$SCRATCH/work"
 [ $mounts = no ] || MOUNTS+=("$SCRATCH/work/mnt")
 CFLAGS=-Werror bash -eux "$SCRATCH/steps" >"$SCRATCH/steps.log" 2>&1 || fail "a step of the page fails"
 grep -qx 'Uryyb, Jbeyq' "$SCRATCH/steps.log" || [ $mounts = no ] || fail "the mount doesn't rotate"
-# The handler of compounds, which the page shows by itself, fits the rest.
-sed -i -e '/^XLATOR_MODULE/e cat compound.c; echo' -e 's/.*= rot13_write,/&\n.compound = rot13_compound,/' rot13.c
+# What the page shows by itself is C that a translator may have.
+# shellcheck disable=SC2046
+${CC:-cc} -std=gnu11 -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags stratus) periodic.c || fail "periodic.c doesn't compile"
+# The handlers of compounds and of belief, which the page shows by themselves, fit the rest.
+sed -i -e '/^XLATOR_MODULE/e cat compound.c believe.c; echo' \
+	-e 's/.*= rot13_write,/&\n.compound = rot13_compound,\n.believe = rot13_believe,\n.reconfigure = rot13_reconfigure,/' rot13.c
 STRATUS_XLATOR_PATH=$PWD/build
 export STRATUS_XLATOR_PATH
-make -s CFLAGS=-Werror && stratus-graph-run rot13.vol rotates.graph || fail "not with the handler of compounds"
+make -s CFLAGS=-Werror && stratus-graph-run rot13.vol rotates.graph || fail "not with the handlers of compounds and belief"
 pass
