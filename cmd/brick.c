@@ -33,10 +33,11 @@ static int check_known(const struct spec_brick *b, struct problem *p)
 {
 	if (brick_was_served(b))
 		return 0;
-	return problem_set(p, ENODEV,
-			   "%s was a brick, but is none now: mount its disk, or give the volume another brick (`stratus brick "
-			   "replace`)",
-			   b->directory);
+	return problem_set(
+		p, ENODEV,
+		"%s was a brick, but is none now: mount its disk, or, if that is lost, replace it by another directory, or an empty disk "
+		"there (`stratus brick replace --new-disk`)",
+		b->directory);
 }
 
 int secret_create(char secret[SECRET_DIGITS + 1], struct problem *p)

@@ -124,7 +124,8 @@ int keeper_commit(const struct process *keeper, const char *version, enum commit
 		  json_t **answer, struct problem *p)
 {
 	static const char *const forms[] = { [COMMIT] = "", [COMMIT_BRIEFLY] = " brief", [COMMIT_DRY] = " dry-run" };
-	cleanup_path char *line = path_format("cluster commit %s%s", version, forms[form]);
+	cleanup_path char *line =
+		path_format("cluster commit %s%s%s", version, forms[form % COMMIT_FORCE], form >= COMMIT_FORCE ? " force" : "");
 	cleanup_path char *text = spec_text(s);
 
 	return text ? keeper_ask(keeper, line, text, answer, p) : -ENOMEM;

@@ -17,8 +17,8 @@ int keeper_ask(const struct process *, const char *line, const char *body, json_
 /* The committed specification. */
 int keeper_get(const struct process *, const char *volume, struct spec *, uint64_t *version, struct problem *);
 /* Commits it in place of `version` ("any", "new" or a number). The answer: version, before, after (the texts, which may be long), problems; COMMIT_BRIEFLY: changed instead
- * of the texts; COMMIT_DRY: nothing is changed. */
-enum commit_form { COMMIT, COMMIT_BRIEFLY, COMMIT_DRY };
+ * of the texts; COMMIT_DRY: nothing is changed; COMMIT_FORCE: added to one of these, a brick is replaced whatever the others of its set have. */
+enum commit_form { COMMIT, COMMIT_BRIEFLY, COMMIT_DRY, COMMIT_FORCE };
 int keeper_commit(const struct process *, const char *version, enum commit_form, const struct spec *, json_t **answer,
 		  struct problem *);
 /* What is committed holds; a brick that could not take it over is a failure of the command all the same: -EIO, and a sentence. */

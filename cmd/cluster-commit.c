@@ -3,8 +3,9 @@
  *
  *   cluster get VOLUME                       JSON: version, text of the specification
  *   cluster list                             JSON: names
- *   cluster commit any|new|VERSION [dry-run] the specification follows; JSON: version, before, after, problems
+ *   cluster commit any|new|VERSION [dry-run] [force] the specification follows; JSON: version, before, after, problems
  *   cluster commit any|new|VERSION brief     the same; JSON: version, changed, problems: a specification may be long
+ *                                            force: a brick is replaced whatever the others of its set have
  *   cluster tenant VERB VOLUME               changes one tenant (tenant-json.h); JSON: changed, tenant, problems
  *   cluster delete VOLUME VERSION
  *   cluster status                           JSON
@@ -314,15 +315,32 @@ static int keep_beginning(struct spec *s, const struct spec *before, struct prob
 	return 0;
 }
 
+static bool is_replaced(const struct spec *s, const struct spec *before, size_t i)
+{
+	size_t set = spec_set_size(s);
+
+	return spec_has_subvolume(s, i / set) && spec_has_subvolume(before, i / set) &&
+	       !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+}
+
 /* Bricks that others have replaced, in subvolumes that stay. */
 static size_t count_replaced(const struct spec *s, const struct spec *before)
 {
-	size_t set = spec_set_size(s), count = 0;
+	size_t count = 0;
 
 	for (size_t i = 0; i < s->bricks; i++)
-		count += spec_has_subvolume(s, i / set) && spec_has_subvolume(before, i / set) &&
-			 !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+		count += is_replaced(s, before, i);
 	return count;
+}
+
+static int check_replaced(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < s->bricks && !err; i++)
+		if (is_replaced(s, before, i))
+			err = cluster_check_replaced(before, i, p);
+	return err;
 }
 
 /* What a volume that holds data can't change into. */
@@ -406,10 +424,12 @@ static int check_all(struct spec *s, const struct spec *before, struct volgen_fi
 		err = check_own_bricks(s, p);
 	if (!err)
 		err = each_other(s->volume, check_against, s, p);
-	if (!err && before->volume)
+	if (!err)
 		err = check_fresh(s, before, p);
 	if (!err)
 		err = check_shared_limits(s, p);
+	if (!err && before->volume && !force)
+		err = check_replaced(s, before, p);
 	if (!err)
 		err = volfiles_of(s, cluster_state(), files, p);
 	return err;
@@ -452,6 +472,7 @@ struct proposal {
 	struct spec spec;
 	struct volgen_files files;
 	char *text; /* as it is committed */
+	bool force;
 };
 
 static void proposal_free(struct proposal *c)
@@ -463,7 +484,7 @@ static void proposal_free(struct proposal *c)
 
 static int proposal_check(struct proposal *c, const struct spec *before, struct problem *p)
 {
-	int err = check_all(&c->spec, before, &c->files, p);
+	int err = check_all(&c->spec, before, c->force, &c->files, p);
 
 	if (err)
 		return err;
@@ -672,12 +693,18 @@ int cluster_edit(const char *volume, cluster_change *change, void *arg, bool *ch
 
 static int command_commit(int words, char **word, const char *body, FILE *out, struct problem *p)
 {
-	struct form f = { .dry_run = words > 3 && !strcmp(word[3], "dry-run"),
-			  .brief = words > 3 && !strcmp(word[3], "brief") };
+	struct form f = { 0 };
 	struct proposal c = { .text = NULL };
+	bool known = words >= 3 && body;
 	int err;
 
-	if (words < 3 || !body || (words > 3 && !f.dry_run && !f.brief))
+	for (int i = 3; i < words; i++) {
+		f.dry_run |= !strcmp(word[i], "dry-run");
+		f.brief |= !strcmp(word[i], "brief");
+		c.force |= !strcmp(word[i], "force");
+		known &= !strcmp(word[i], "dry-run") || !strcmp(word[i], "brief") || !strcmp(word[i], "force");
+	}
+	if (!known)
 		return problem_set(p, EINVAL, "cluster commit takes a version and a specification");
 	f.wanted = word[2];
 	err = spec_parse(body, strlen(body), "the specification", &c.spec, p);

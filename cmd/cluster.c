@@ -718,6 +718,22 @@ static json_t *replica_json(const struct volume *v, size_t set)
 	return said ? said : json_null();
 }
 
+json_t *cluster_set_status(const char *volume, size_t set)
+{
+	const struct volume *v;
+	json_t *said = NULL;
+
+	pthread_mutex_lock(&cluster.lock);
+	v = find_volume(volume);
+	if (v)
+		said = replica_json(v, set);
+	pthread_mutex_unlock(&cluster.lock);
+	if (json_object_get(said, "members"))
+		return said;
+	json_decref(said);
+	return NULL;
+}
+
 static json_t *sets_json(const struct volume *v)
 {
 	json_t *sets = json_array();

@@ -57,7 +57,9 @@ int cluster_edit(const char *volume, cluster_change *, void *arg, bool *changed,
 void cluster_commit_wait(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
-void cluster_status(FILE *);	    /* as JSON */
+void cluster_status(FILE *); /* as JSON */
+/* What the coordinator says of a replica set; NULL: it does not run here. */
+json_t *cluster_set_status(const char *volume, size_t set);
 json_t *cluster_certificates(void); /* certificates_find() of all that this server uses */
 
 /* cluster-servers.c */
@@ -68,6 +70,9 @@ char *cluster_leader_http(void);       /* ADDRESS:PORT of the volfile service of
 void cluster_members_json(void *list); /* appends to a json_t array */
 int cluster_server_command(int words, char **word, struct problem *);
 int cluster_commit_problem(int err, struct problem *); /* the sentence for what store_commit() returned */
+
+/* cluster-replace.c: -EBUSY and a sentence if this brick of a replica set is not to be taken out now, for others lack what it has, or may. -EREMOTE: that is known to who leads. */
+int cluster_check_replaced(const struct spec *before, size_t brick, struct problem *);
 
 /* cluster-rebalance.c */
 int cluster_rebalance_command(int words, char **word, FILE *, struct problem *);

@@ -15,16 +15,17 @@
 #include "service.h"
 #include "verbs.h"
 
-enum { KEY_DRY = 1000, KEY_START, KEY_CANCEL, KEY_KEEP, WORDS = 1024 };
+enum { KEY_DRY = 1000, KEY_START, KEY_CANCEL, KEY_KEEP, KEY_FORCE, KEY_NEW_DISK, WORDS = 1024 };
 
 struct arguments {
 	struct words words;
 	struct ask_form ask;
 	struct spec_form form;
-	bool dry_run, start, cancel, keep_bricks;
+	bool dry_run, start, cancel, keep_bricks, force, new_disk;
 	uint64_t with_names; /* a mask: subvolumes that have names, or may have */
 	bool *have_none;     /* what was removed has none */
 	bool is_awaited;     /* what is not served at once will be waited for */
+	char **replacement;  /* SERVER:/DIRECTORY of the brick that replaces another */
 };
 
 static error_t option(int key, char *value, struct argp_state *state)
@@ -49,6 +50,12 @@ static error_t option(int key, char *value, struct argp_state *state)
 	case KEY_KEEP:
 		a->keep_bricks = true;
 		return 0;
+	case KEY_FORCE:
+		a->force = true;
+		return 0;
+	case KEY_NEW_DISK:
+		a->new_disk = true;
+		return 0;
 	default:
 		return words_take(&a->words, key, value, state);
 	}
@@ -65,7 +72,7 @@ static int run_verb(const char *program, const struct verb *verbs, const struct 
 	unsigned given = (a->dry_run ? WITH_DRY_RUN : 0) | (a->form.replica ? WITH_REPLICA : 0) |
 			 (a->form.arbiter ? WITH_ARBITER : 0) | (a->form.tenants || a->form.growable ? WITH_TENANTS : 0) |
 			 (a->form.tls ? WITH_TLS : 0) | (a->start ? WITH_START : 0) | (a->cancel ? WITH_CANCEL : 0) |
-			 (a->keep_bricks ? WITH_KEEP : 0);
+			 (a->keep_bricks ? WITH_KEEP : 0) | (a->force ? WITH_FORCE : 0) | (a->new_disk ? WITH_NEW_DISK : 0);
 
 	return verbs_run(program, verbs, a->words.word[0], a->words.count, given, a);
 }
@@ -104,8 +111,9 @@ static int conclude(const struct arguments *a, const json_t *answer, struct prob
 static int commit(const struct arguments *a, const struct process *keeper, const char *version, const struct spec *s,
 		  struct problem *p)
 {
+	enum commit_form form = (a->dry_run ? COMMIT_DRY : COMMIT) + (a->force ? COMMIT_FORCE : 0);
 	json_t *answer = NULL;
-	int err = keeper_commit(keeper, version, a->dry_run ? COMMIT_DRY : COMMIT, s, &answer, p);
+	int err = keeper_commit(keeper, version, form, s, &answer, p);
 
 	if (!err)
 		err = conclude(a, answer, p);
@@ -157,7 +165,13 @@ static int apply(const struct arguments *a, struct problem *p)
 
 int command_apply(int argc, char **argv)
 {
-	static const struct argp_option options[] = { DRY_OPTION, { 0 } };
+	static const struct argp_option options[] = {
+		DRY_OPTION,
+		{ "force", KEY_FORCE, NULL, 0,
+		  "Also if it replaces a brick whose files no other brick of its set has: what only that one has is given up",
+		  0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
 		options,
 		option,
@@ -307,16 +321,30 @@ static int volume_set(const struct arguments *a, struct problem *p)
 
 static int replace_brick(struct spec *s, const struct arguments *a, struct problem *p)
 {
-	return spec_replace_brick(s, a->words.word[2], a->words.word[3], p);
+	const struct spec_brick *b;
+	size_t number;
+	int already = spec_replace_brick(s, a->words.word[2], a->words.word[3], a->new_disk, &number, p);
+
+	if (already < 0)
+		return already;
+	b = &s->brick[number];
+	*a->replacement = path_format("%s:%s", b->server_name, b->directory);
+	if (already && !a->ask.json)
+		printf("brick%zu is that already\n", number);
+	return 0;
 }
 
-static int await_brick(const struct arguments *a, struct problem *p)
+static int await_brick(const struct arguments *a, const char *brick, struct problem *p)
 {
 	struct process keeper = { 0 };
-	int err = keeper_find(a->ask.stratusd, &keeper, p);
+	int err;
 
+	if (!a->ask.json)
+		printf("committed; waiting until %s is in service (ctrl-C ends only the waiting)\n", brick);
+	fflush(stdout); /* who ends the waiting is to have seen what was done */
+	err = keeper_find(a->ask.stratusd, &keeper, p);
 	if (!err)
-		err = brick_wait(&keeper, "stratus brick", a->words.word[1], a->words.word[3], p);
+		err = brick_wait(&keeper, "stratus brick", a->words.word[1], brick, p);
 	process_free(&keeper);
 	return err;
 }
@@ -324,11 +352,13 @@ static int await_brick(const struct arguments *a, struct problem *p)
 static int brick_replace(const struct arguments *a, struct problem *p)
 {
 	struct arguments patient = *a;
+	cleanup_path char *brick = NULL;
 	int err;
 
 	patient.is_awaited = true;
+	patient.replacement = &brick;
 	err = edit(&patient, a->words.word[1], replace_brick, p);
-	return err || a->dry_run ? err : await_brick(a, p);
+	return err || a->dry_run ? err : await_brick(a, brick, p);
 }
 
 static int add_bricks(struct spec *s, const struct arguments *a, struct problem *p)
@@ -533,14 +563,22 @@ int command_volume(int argc, char **argv)
 int command_brick(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-		DRY_OPTION, { "cancel", KEY_CANCEL, NULL, 0, "With remove: bricks that are leaving the volume stay", 0 }, { 0 }
+		DRY_OPTION,
+		{ "cancel", KEY_CANCEL, NULL, 0, "With remove: bricks that are leaving the volume stay", 0 },
+		{ "force", KEY_FORCE, NULL, 0,
+		  "With replace: also if no other brick of the set is known to have all files; what only the old one has is given up",
+		  0 },
+		{ "new-disk", KEY_NEW_DISK, NULL, 0,
+		  "With replace by the same directory: the old disk is gone, and an empty one is mounted there", 0 },
+		{ 0 }
 	};
 	static const struct argp argp = {
 		options,
 		option,
 		"replace VOLUME BRICK SERVER:/DIRECTORY\nadd VOLUME SERVER:/DIRECTORY...\nremove VOLUME BRICK...\nremove --cancel VOLUME",
 		"Changes the bricks of a volume. `replace` puts an empty directory in place of a brick (brickN, or "
-		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. It returns when the new brick is in service. `add` gives a volume more bricks, "
+		"SERVER:/DIRECTORY) of a replica set, which is then healed; mounts follow. It returns when the new brick is in service. It is refused while no other brick of the set has all files, or "
+		"another one is still to be healed (`stratus heal status`). `add` gives a volume more bricks, "
 		"whole replica sets; `stratus rebalance` then moves names there. `remove` has a brick (or replica set, all of "
 		"it) emptied while the volume is in use, and takes it out when nothing is left there; `stratus rebalance status` tells how far "
 		"that is. The others keep their numbers, and what is added later takes that of one that has left. What was added and never got "
@@ -550,7 +588,7 @@ int command_brick(int argc, char **argv)
 		NULL,
 	};
 	static const struct verb verbs[] = {
-		{ "replace", 4, 4, WITH_DRY_RUN, brick_replace },
+		{ "replace", 4, 4, WITH_DRY_RUN | WITH_FORCE | WITH_NEW_DISK, brick_replace },
 		{ "add", 3, WORDS, WITH_DRY_RUN, brick_add },
 		{ "remove", 2, WORDS, WITH_DRY_RUN | WITH_CANCEL, brick_remove },
 		{ 0 },

@@ -32,7 +32,9 @@ static const char *const option_names[] = { "--dry-run",
 					    "--server",
 					    "--bytes or --inodes",
 					    "--json",
-					    "--keep-bricks" };
+					    "--keep-bricks",
+					    "--force",
+					    "--new-disk" };
 
 /* "--start goes with create and new" */
 static int misplaced(const char *program, const struct verb *verbs, unsigned given)

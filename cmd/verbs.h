@@ -29,6 +29,8 @@ enum {
 	WITH_QUOTA = 1 << 16,
 	WITH_JSON = 1 << 17,
 	WITH_KEEP = 1 << 18,
+	WITH_FORCE = 1 << 19,
+	WITH_NEW_DISK = 1 << 20,
 };
 
 struct arguments; /* each command has its own */

@@ -105,19 +105,23 @@ static struct spec_brick *find_brick(const struct spec *s, const char *text)
 	return NULL;
 }
 
-int spec_replace_brick(struct spec *s, const char *old, const char *new, struct problem *p)
+int spec_replace_brick(struct spec *s, const char *old, const char *new, bool new_disk, size_t *number, struct problem *p)
 {
-	struct spec_brick *b = find_brick(s, old);
-	size_t number = b ? (size_t)(b - s->brick) : 0;
-	int err =
-		b ? 0
-		  : problem_set(p, ENOENT, "volume %s has no brick '%s': name it brickN or SERVER:/DIRECTORY", s->volume, old);
+	struct spec_brick *b = find_brick(s, old), *same = find_brick(s, new);
+	int err = 0;
 
-	if (!err)
-		err = add_brick(s, new, 0, p);
+	if (!b && same && strstr(old, ":/") && !new_disk)
+		b = same;
+	if (!b)
+		return problem_set(p, ENOENT, "volume %s has no brick '%s': name it brickN or SERVER:/DIRECTORY", s->volume,
+				   old);
+	*number = (size_t)(b - s->brick);
+	if (b == same && !new_disk && strstr(new, ":/"))
+		return 1;
+	err = add_brick(s, new, 0, p);
 	if (err)
 		return err;
-	b = &s->brick[number];
+	b = &s->brick[*number];
 	free(b->server_name);
 	free(b->directory);
 	*b = s->brick[--s->bricks];

@@ -110,8 +110,9 @@ struct spec_form {
 int spec_init(const char *volume, const char *const *bricks, size_t count, const struct spec_form *, struct spec *,
 	      struct problem *);
 /* Changes by hand: what comes out is to be printed and read again, which checks it. */
-/* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. */
-int spec_replace_brick(struct spec *, const char *old, const char *new, struct problem *);
+/* `old`: "brickN" or SERVER:/DIRECTORY; `new` gets a fresh id. If that brick has that server and directory already nothing is changed, but with `new_disk`: 1; so, too, if
+ * there is no brick `old` any more, but `new` is one. *number: of the brick. */
+int spec_replace_brick(struct spec *, const char *old, const char *new, bool new_disk, size_t *number, struct problem *);
 /* Whole subvolumes, of bricks with fresh ids: in places of those that have left, then at the end. */
 int spec_add_bricks(struct spec *, const char *const *bricks, size_t count, struct problem *);
 /* *numbers: a mask of the subvolumes that these are, in any order, named as in spec_replace_brick; not all that there are. */
