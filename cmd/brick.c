@@ -124,9 +124,28 @@ static int check_ours(const struct spec_brick *b, struct problem *p)
 			   b->directory, words == 1 ? found : "(its .stratus/format is damaged)", gfid_text(&b->id, id));
 }
 
+/* It will be made, in the one above it. */
+static int check_above(const char *directory, struct problem *p)
+{
+	const char *slash = strrchr(directory, '/');
+	cleanup_path char *above = path_format("%.*s", slash > directory ? (int)(slash - directory) : 1, directory);
+
+	if (!path_is_directory(above))
+		return problem_set(p, ENOENT, "%s can't be made, for %s is no directory: make that first", directory, above);
+	return access(above, W_OK | X_OK) ? problem_set(p, errno, "%s can't be made: %s: %m", directory, above) : 0;
+}
+
 int brick_check_new(const struct spec_brick *b, struct problem *p)
 {
-	return access(b->directory, F_OK) ? 0 : check_ours(b, p);
+	if (access(b->directory, F_OK))
+		return errno == ENOENT ? check_above(b->directory, p)
+				       : problem_set(p, errno, "%s can't be a brick: %m", b->directory);
+	if (!path_is_directory(b->directory))
+		return problem_set(p, ENOTDIR, "%s is no directory: name one that is empty, or does not exist yet",
+				   b->directory);
+	if (access(b->directory, R_OK | W_OK | X_OK))
+		return problem_set(p, errno, "%s can't be a brick: %m", b->directory);
+	return check_ours(b, p);
 }
 
 int brick_prepare(const struct spec_brick *b, const char *state, const char *secret, struct problem *p)

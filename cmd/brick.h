@@ -6,7 +6,7 @@
 
 enum { SECRET_DIGITS = 64 };
 
-/* Before it is committed: nothing else is in the directory, or it does not exist yet. */
+/* Before it is committed: the directory can be written to and nothing else is in it, or it can be made. Nothing is changed. */
 int brick_check_new(const struct spec_brick *, struct problem *);
 /* It was served before, by this server or another: it has a format. */
 bool brick_was_served(const struct spec_brick *);

@@ -397,20 +397,49 @@ static int check_shared_limits(const struct spec *s, struct problem *p)
 	return 0;
 }
 
-/* What is committed can't be taken back: so those of this server are looked at before. */
+static bool is_here(const struct spec_brick *b)
+{
+	return !b->gone && !strcmp(b->server_name, cluster_name());
+}
+
+static bool is_new(const struct spec *s, const struct spec *before, size_t i)
+{
+	return i >= before->bricks || before->brick[i].gone || !gfid_equal(&s->brick[i].id, &before->brick[i].id);
+}
+
+static int check_tls_file(const char *path, const char *before, struct problem *p)
+{
+	if (!path || (before && !strcmp(path, before)) || !access(path, R_OK))
+		return 0;
+	return problem_set(p, errno, "can't read %s: %m; `stratus cert issue --out DIR` makes the files of --tls-dir DIR",
+			   path);
+}
+
+static int check_tls(const struct spec_tls *now, const struct spec_tls *before, struct problem *p)
+{
+	int err = check_tls_file(now->certificate, before->certificate, p);
+
+	if (!err)
+		err = check_tls_file(now->key, before->key, p);
+	return err ? err : check_tls_file(now->authorities, before->authorities, p);
+}
+
+/* What is committed can't be taken back: so what this server is to serve is looked at before. */
 static int check_fresh(const struct spec *s, const struct spec *before, struct problem *p)
 {
+	bool any = false;
 	int err = 0;
 
-	for (size_t i = 0; i < s->bricks && !err; i++)
-		if (!s->brick[i].gone && (i >= before->bricks || before->brick[i].gone) &&
-		    !strcmp(s->brick[i].server_name, cluster_name()))
+	for (size_t i = 0; i < s->bricks && !err; i++) {
+		any |= is_here(&s->brick[i]);
+		if (is_here(&s->brick[i]) && is_new(s, before, i))
 			err = brick_check_new(&s->brick[i], p);
-	return err;
+	}
+	return err || !any ? err : check_tls(&s->tls, &before->tls, p);
 }
 
 /* The files are the caller's to free. */
-static int check_all(struct spec *s, const struct spec *before, struct volgen_files *files, struct problem *p)
+static int check_all(struct spec *s, const struct spec *before, bool force, struct volgen_files *files, struct problem *p)
 {
 	int err = check_servers(s, p);
 
