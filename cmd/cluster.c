@@ -817,7 +817,10 @@ void cluster_status(FILE *to)
 	add_rebalances(volumes);
 	certificates = cluster_certificates();
 	cluster_members_json(servers);
-	if (!json_array_size(servers)) /* not shared */
+	if (!json_array_size(servers) && cluster.peers)
+		json_array_append_new(servers, json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", cluster.name, "address",
+							 cluster.peers, "state", "waiting", "leads", false, "votes", false));
+	else if (!json_array_size(servers)) /* not shared */
 		json_array_append_new(servers, json_pack("{s:s, s:s}", "name", cluster.name, "state", "up"));
 	all = json_pack("{s:{s:s, s:s, s:s, s:i}, s:o, s:I, s:o, s:o}", "self", "name", cluster.name, "listen",
 			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "servers", servers, "index",

@@ -58,6 +58,11 @@ static void check_servers(const json_t *servers, json_t *list)
 
 	json_array_foreach((json_t *)servers, i, s)
 	{
+		if (is(s, "state", "waiting")) {
+			wrong(list, "server %s waits to be taken in: `stratus server add %s %s`, on the server that leads",
+			      json_text(s, "name"), json_text(s, "name"), json_text(s, "address"));
+			continue;
+		}
 		shared |= *json_text(s, "address");
 		led |= json_is_true(json_object_get(s, "leads"));
 		if (is(s, "state", "down"))

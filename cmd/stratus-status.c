@@ -102,6 +102,11 @@ static void print_server(const json_t *s, const char *leader)
 {
 	const char *state = json_text(s, "state");
 
+	if (!strcmp(state, "waiting")) {
+		printf("server %s waits to be taken in: `stratus server add %s %s`, on the server that leads\n",
+		       json_text(s, "name"), json_text(s, "name"), json_text(s, "address"));
+		return;
+	}
 	if (*leader && !strcmp(state, "unknown"))
 		printf("server %s: not heard from here (%s leads, and knows)", json_text(s, "name"), leader);
 	else
@@ -119,6 +124,11 @@ static void print_certificate(const json_t *c)
 	puts(sentence);
 }
 
+static bool waits(const json_t *servers)
+{
+	return !strcmp(json_text(json_array_get(servers, 0), "state"), "waiting");
+}
+
 static void print_all(const json_t *all)
 {
 	json_t *servers = json_object_get(all, "servers"), *volumes = json_object_get(all, "volumes"), *one;
@@ -130,7 +140,7 @@ static void print_all(const json_t *all)
 	json_array_foreach(servers, i, one) print_server(one, leader_of(servers));
 	json_array_foreach(json_object_get(all, "certificates"), i, one) print_certificate(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
-	if (!json_array_size(volumes))
+	if (!json_array_size(volumes) && !waits(servers))
 		puts("no volumes: `stratus volume create` makes one");
 }
 
