@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <raft.h>
 #include <raft/uv.h>
 #include <signal.h>
@@ -23,12 +24,26 @@
 #include "raft-mark.h"
 #include "raft-tls.h"
 
-enum { TICK_MS = 100, STALE_MS = 800, WAIT_S = 15, JOIN_WAIT_S = 60, MEMBERS = 16 };
+enum {
+	TICK_MS = 100,
+	STALE_MS = 800,
+	SILENT_MS = 3000,
+	WAIT_S = 15,
+	JOIN_WAIT_S = 60,
+	CONNECT_S = 3,
+	WARN_S = 60,
+	MEMBERS = 16
+};
 /* The log is in memory, too: large entries are kept in smaller numbers. */
 enum { SNAPSHOT_AFTER = 512, SNAPSHOT_AFTER_LEAST = 16, LOG_BYTES = 64 << 20 };
 
 enum { MADE_LOOP = 1, MADE_WAKE, MADE_TICK, MADE_TRANSPORT, MADE_IO, MADE_RAFT };
 
+/* When a member was heard from last. */
+struct heard {
+	raft_id id;
+	uint64_t ns;
+};
 struct shared;
 struct job {
 	struct shared *log;
@@ -48,7 +63,7 @@ struct shared {
 	struct store *store;
 	char *directory, *name, *address;
 	const struct tls_files *tls; /* NULL: none; the caller's, while it is opened */
-	bool secure;
+	bool secure, joins;
 	raft_id id;
 	uv_loop_t loop;
 	uv_async_t wake;
@@ -65,6 +80,11 @@ struct shared {
 	int claimed;				    /* the directory, locked: it is ours */
 	struct raft_mark mark;			    /* on the loop only */
 	raft_index applied;			    /* so, too: and on this disk */
+	struct heard heard[MEMBERS];		    /* so, too: in the order of member[], as long as it leads */
+	uint64_t warned_ns;			    /* so, too: of a stranger */
+	int (*start_io)(struct raft_io *, unsigned, raft_io_tick_cb, raft_io_recv_cb); /* the backend's */
+	raft_io_recv_cb receive;						       /* libraft's */
+	bool listens; /* so, too: `heard` goes on from the tick before */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
@@ -264,6 +284,8 @@ static int job_run(struct job *j, unsigned seconds)
 
 /* ---- what is asked of libraft ---- */
 
+static bool leads(struct store *s);
+
 static void commit_done(struct raft_apply *request, int status, void *result)
 {
 	finish(request->data, status ? to_errno(status) : (int)(intptr_t)result);
@@ -378,21 +400,83 @@ static int check_address(const char *address, struct problem *p)
 	return 0;
 }
 
+static bool is_connected(int fd, const struct sockaddr_in *to)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLOUT };
+	socklen_t size = sizeof(int);
+	int err = EINPROGRESS;
+
+	if (!connect(fd, (const struct sockaddr *)to, sizeof *to))
+		return true;
+	return errno == EINPROGRESS && poll(&wait, 1, CONNECT_S * 1000) == 1 &&
+	       !getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) && !err;
+}
+
+/* `address` was checked. */
+static int check_answers(const char *address, struct problem *p)
+{
+	const char *colon = strrchr(address, ':');
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10)) };
+	char host[INET_ADDRSTRLEN] = "";
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool answers;
+
+	if (fd < 0)
+		return problem_set(p, errno, "no socket: %m");
+	memcpy(host, address, colon - address);
+	inet_pton(AF_INET, host, &to.sin_addr);
+	answers = is_connected(fd, &to);
+	close(fd);
+	return answers ? 0
+		       : problem_set(p, ECONNREFUSED,
+				     "nothing answers at %s: start stratusd there, with `--cluster %s --join`, then add it",
+				     address, address);
+}
+
+/* The change before may not have ended yet. */
+static int take_out(struct shared *l, const char *name)
+{
+	int err = -EBUSY;
+
+	for (unsigned s = 0; s < WAIT_S && err == -EBUSY; s++) {
+		sleep(s > 0);
+		err = change_member(l, remove_start, name, "", WAIT_S);
+	}
+	return err;
+}
+
+static int tell_silent(const char *name, const char *address, bool is_out, struct problem *p)
+{
+	return problem_set(
+		p, ETIMEDOUT,
+		"server %s has not taken what the cluster has: does its stratusd listen at %s, under that name, and was it started with --join, and an empty --state? Its log "
+		"tells; %s",
+		name, address,
+		is_out ? "it was not added"
+		       : "it is a member that does not vote now: add it again, or `stratus server remove` it");
+}
+
 /* First as one that only gets the log, so that the cluster goes on if it does not answer; it votes when it has caught up. A
- * member that is there already is only asked to vote, so a half-done addition can be repeated. */
+ * member that is there already is only asked to vote, so a half-done addition can be repeated. One that was not there, and does not catch up, is taken out again. */
 static int add(struct store *s, const char *name, const char *address, struct problem *p)
 {
-	int err = check_address(address, p);
+	int err = check_address(address, p), promoted;
 
+	if (!err && !leads(s))
+		return tell(-EREMOTE, name, p);
+	if (!err)
+		err = check_answers(address, p);
 	if (err)
 		return err;
 	err = change_member(s->log, add_start, name, address, WAIT_S);
-	if (!err || err == -EEXIST) {
-		int promoted = change_member(s->log, promote_start, name, address, JOIN_WAIT_S);
-
-		err = err && promoted ? err : promoted;
-	}
-	return err ? tell(err, name, p) : 0;
+	if (err && err != -EEXIST)
+		return tell(err, name, p);
+	promoted = change_member(s->log, promote_start, name, address, JOIN_WAIT_S);
+	if (!promoted)
+		return 0;
+	if (promoted == -EREMOTE || err)
+		return tell(err ? err : promoted, name, p);
+	return tell_silent(name, address, !take_out(s->log, name), p);
 }
 
 static int remove_member(struct store *s, const char *name, struct problem *p)
@@ -441,6 +525,31 @@ static void caught_up(struct raft_barrier *request, int status)
 	lead(l, true);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* libraft says who has answered since it began to count, which it does anew each second: just then nobody has. Whoever was not known before may take its time. */
+static void note_heard(struct shared *l)
+{
+	const struct raft_configuration *c = &l->raft.configuration;
+	size_t count = c->n < MEMBERS ? c->n : MEMBERS;
+	struct heard next[MEMBERS] = { 0 };
+
+	for (size_t i = 0; i < count; i++) {
+		next[i] = (struct heard){ c->servers[i].id, now_ns() };
+		for (size_t k = 0; k < MEMBERS && l->listens && !l->raft.leader_state.progress[i].recent_recv; k++)
+			if (l->heard[k].id == next[i].id)
+				next[i].ns = l->heard[k].ns;
+	}
+	memcpy(l->heard, next, sizeof next);
+	l->listens = true;
+}
+
 static void note_members(struct shared *l)
 {
 	const struct raft_configuration *c = &l->raft.configuration;
@@ -449,6 +558,10 @@ static void note_members(struct shared *l)
 	raft_id leader;
 
 	raft_leader(&l->raft, &leader, &address);
+	if (is_leader)
+		note_heard(l);
+	else
+		l->listens = false;
 	pthread_mutex_lock(&l->lock);
 	l->members = c->n < MEMBERS ? c->n : MEMBERS;
 	for (size_t i = 0; i < l->members; i++) {
@@ -456,18 +569,10 @@ static void note_members(struct shared *l)
 		struct store_member *m = &l->member[i];
 
 		*m = (struct store_member){ .id = from->id, .leads = from->id == leader, .votes = from->role == RAFT_VOTER };
-		m->up = from->id == l->id || m->leads || (is_leader && l->raft.leader_state.progress[i].recent_recv);
+		m->up = from->id == l->id || m->leads || (is_leader && l->heard[i].ns + SILENT_MS * 1000000ull > now_ns());
 		snprintf(m->address, sizeof m->address, "%s", from->address);
 	}
 	pthread_mutex_unlock(&l->lock);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 /* With the lock held: what is known of the lead is from a moment ago. */
@@ -484,6 +589,7 @@ static void note_time(struct shared *l)
 	if (!is_fresh(l)) {
 		l->unproved = true;
 		l->barrier_is_old = true;
+		l->listens = false;
 	}
 	l->ticked_ns = now_ns();
 	pthread_mutex_unlock(&l->lock);
@@ -735,6 +841,70 @@ static bool is_damage(int status)
 	return status == RAFT_CORRUPT || status == RAFT_MALFORMED;
 }
 
+/* ---- strangers ---- */
+
+static void drop(struct raft_message *m)
+{
+	if (m->type == RAFT_IO_APPEND_ENTRIES && m->append_entries.n_entries) {
+		raft_free(m->append_entries.entries[0].batch);
+		raft_free(m->append_entries.entries);
+	} else if (m->type == RAFT_IO_INSTALL_SNAPSHOT) {
+		raft_configuration_close(&m->install_snapshot.conf);
+		raft_free(m->install_snapshot.data.base);
+	}
+}
+
+static bool is_request(const struct raft_message *m)
+{
+	return m->type == RAFT_IO_APPEND_ENTRIES || m->type == RAFT_IO_REQUEST_VOTE || m->type == RAFT_IO_INSTALL_SNAPSHOT ||
+	       m->type == RAFT_IO_TIMEOUT_NOW;
+}
+
+/* The only member of a cluster: nobody else can lead it, nor be elected without its vote. Who thinks otherwise was removed, or has another cluster, in which there is a server of this name: with another
+ * --state, or it is one that is being added and was not started with --join. What that one sends must not be taken, least of all by libraft, which would take its entries for
+ * its own. (With --join it may be that the log, which begins with a cluster of this server, is on its way.) */
+static bool is_strange(const struct shared *l, const struct raft_message *m)
+{
+	const struct raft_configuration *c = &l->raft.configuration;
+
+	return !l->joins && c->n == 1 && c->servers[0].id == l->id && m->server_id != l->id && is_request(m);
+}
+
+static void refuse(struct shared *l, const struct raft_message *m)
+{
+	if (l->warned_ns && l->warned_ns + WARN_S * 1000000000ull > now_ns())
+		return;
+	l->warned_ns = now_ns();
+	log_error(
+		NULL, NULL,
+		"the server at %s takes this one, %s, for a member of its cluster, but this one is the only member of the cluster in %s, and takes nothing from it: if that is the wrong "
+		"directory, start this one with the right --state; if this one is to be added there, stop it, empty %s, and start it with --join; if that one was removed, stop it",
+		m->server_address, l->name, l->directory, l->directory);
+}
+
+static void received(struct raft_io *io, struct raft_message *m)
+{
+	struct raft *raft = io->data;
+	struct shared *l = raft->data;
+
+	if (!is_strange(l, m)) {
+		l->receive(io, m);
+		return;
+	}
+	refuse(l, m);
+	drop(m);
+}
+
+/* In place of the backend's: what it receives comes by here. */
+static int start_io(struct raft_io *io, unsigned msecs, raft_io_tick_cb ticks, raft_io_recv_cb receive)
+{
+	struct raft *raft = io->data;
+	struct shared *l = raft->data;
+
+	l->receive = receive;
+	return l->start_io(io, msecs, ticks, received);
+}
+
 static int made(struct shared *l, int err)
 {
 	l->made += !err;
@@ -756,6 +926,8 @@ static int set_up(struct shared *l, struct problem *p)
 		err = made(l, raft_uv_init(&l->io, &l->loop, l->directory, &l->transport));
 	if (!err)
 		raft_uv_set_auto_recovery(&l->io, false);
+	l->start_io = l->io.start;
+	l->io.start = start_io;
 	if (!err)
 		err = made(l, raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address));
 	if (is_damage(err) && *l->io.errmsg)
@@ -810,8 +982,10 @@ static int start(struct shared *l, bool join, struct problem *p)
 		err = begin(l, p);
 	if (!err && (status = raft_start(&l->raft)))
 		err = cant_start(l, status, p);
-	if (!err)
+	if (!err) {
 		l->began_with = raft_last_index(&l->raft);
+		note_members(l);
+	}
 	if (!err)
 		err = uv_timer_start(&l->tick, tick, TICK_MS, TICK_MS) ? -EIO : 0;
 	if (!err && pthread_create(&l->thread, NULL, run, l))
@@ -847,6 +1021,7 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->id = store_member_id(name);
 	l->tls = tls;
 	l->secure = tls;
+	l->joins = join;
 	l->fsm = (struct raft_fsm){ .version = 1, .data = l, .apply = apply, .snapshot = snapshot, .restore = restore };
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_condattr_init(&clock);
