@@ -172,6 +172,44 @@ static void told_when_one_of_two_gave_it_up(void *arg)
 	tree_release(&tree, file);
 }
 
+static uint64_t room_at(struct xlator *at)
+{
+	cleanup_inode struct inode *root = inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
+	struct statfs_in in = { .inode = root };
+	struct statfs_out out = { 0 };
+
+	return tree_call(&tree, at, FOP_statfs, &in, &out) ? 0 : out.statfs.bavail;
+}
+
+static void fill(struct xlator *at, uint64_t size)
+{
+	struct open_in open = { .inode = file->inode, .flags = O_RDWR };
+	struct open_out opened = { 0 };
+	struct write_in write = { .offset = size };
+	struct write_out written = { 0 };
+
+	CHECK_INT(tree_call(&tree, at, FOP_open, &open, &opened), 0);
+	write.file = opened.file;
+	write.data = buffer_create(1 << 20);
+	CHECK_INT(tree_call(&tree, at, FOP_write, &write, &written), 0);
+	buffer_unref(write.data);
+	fop_out_clear(FOP_open, &opened);
+}
+
+/* Whichever is read. */
+static void statfs_is_that_of_the_fullest(void *arg)
+{
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	for (int i = 0; i < members; i++) {
+		for (int k = 0; k <= i; k++)
+			fill(locks[i], (uint64_t)k << 20);
+		CHECK_INT(room_at(tree.at) && room_at(tree.at) == room_at(locks[i]), true);
+		CHECK_INT(i && room_at(locks[i]) == room_at(locks[i - 1]), false);
+	}
+	tree_release(&tree, file);
+}
+
 struct taker {
 	int result;
 };
@@ -405,6 +443,12 @@ static void a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view(void **sta
 	on_set(2, told_when_one_of_two_gave_it_up);
 }
 
+static void a_set_has_the_room_of_its_fullest_member(void **state)
+{
+	(void)state;
+	on_set(3, statfs_is_that_of_the_fullest);
+}
+
 static void a_loss_while_a_lock_is_taken_is_told(void **state)
 {
 	(void)state;
@@ -632,6 +676,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lock_is_lost_when_those_that_gave_it_up_could_be_a_view),
+		cmocka_unit_test(a_set_has_the_room_of_its_fullest_member),
 		cmocka_unit_test(a_loss_while_a_lock_is_taken_is_told),
 		cmocka_unit_test(who_waits_for_a_lock_at_a_member_that_leaves_gets_it_from_the_others),
 		cmocka_unit_test(a_lock_is_taken_and_given_back_without_a_member_whose_disk_fails),

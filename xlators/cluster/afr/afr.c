@@ -279,6 +279,7 @@ const struct xlator_type xlator_type = {
 	.believe = afr_believe,
 	.any = afr_any,
 	.getxattr = afr_getxattr,
+	.statfs = afr_statfs,
 	.write = afr_write,
 	.copy_range = afr_copy_range,
 	.rename = afr_rename,

@@ -155,6 +155,10 @@ struct afr {
 	unsigned lowering_count;
 	bool lowers;
 	struct known_directory known[KNOWN_DIRECTORIES];
+	struct suspicion {
+		uint64_t told_ns;
+		int err;
+	} suspicion[REPLICAS_MAX]; /* what the log has been told of each member last */
 	uint64_t changes, retries, acquired, released, lowered, recalled, suspected, failed, resolves, views;
 };
 static inline struct afr *afr_of(const struct xlator *x)
@@ -328,6 +332,9 @@ int afr_rename(struct request *, struct xlator *, const struct rename_in *, stru
 int afr_rmdir(struct request *, struct xlator *, const struct rmdir_in *, struct rmdir_out *);
 
 int afr_create(struct request *, struct xlator *, const struct create_in *, struct create_out *);
+
+/* room.c */
+int afr_statfs(struct request *, struct xlator *, const struct statfs_in *, struct statfs_out *);
 
 /* read.c */
 int afr_read(struct request *, struct xlator *, enum fop, const void *in, void *out);

@@ -9,6 +9,7 @@
 
 enum { ATTEMPTS_ALIKE = 5, CREATE_TRIES = 20, SEEN_TRIES = 5 };
 enum { MEANT_NS = 1000000000 };
+#define TOLD_AGAIN_NS 10000000000ul
 enum { SOON_TRIES = 4, LATER_MS = 300 };
 
 static void changing_clear(struct changing *c)
@@ -53,12 +54,27 @@ static int pin_all(struct afr *a, struct plan *p, uint64_t epoch, uint64_t deadl
 
 /* ---- who is left out ---- */
 
+/* What waits for a member that is full, or can't be reached, asks it several times a second: the log hears of it once in a while. */
+static bool is_to_be_told(struct afr *a, int member, int err)
+{
+	struct suspicion *s = &a->suspicion[member];
+	uint64_t now = clock_ns();
+	bool yes;
+
+	pthread_mutex_lock(&a->lock);
+	yes = !s->told_ns || s->err != err || now > s->told_ns + TOLD_AGAIN_NS;
+	if (yes)
+		*s = (struct suspicion){ now, err };
+	pthread_mutex_unlock(&a->lock);
+	return yes;
+}
+
 void afr_suspect(struct afr *a, const struct view *v, unsigned members, int err)
 {
 	struct pack p = { 0 };
 
 	for (int i = 0; i < v->members; i++)
-		if (members >> i & 1)
+		if (members >> i & 1 && is_to_be_told(a, i, err))
 			log_warning(a->x, NULL, "member %d did not do what others did (%s): it is reported", i,
 				    strerror(err ? -err : EIO));
 	pack_u64(&p, v->epoch);
