@@ -22,7 +22,9 @@
 #include "cluster-allot.h"
 #include "cluster-rebalance.h"
 #include "config.h"
+#include "disk.h"
 #include "facts.h"
+#include "json.h"
 #include "log.h"
 #include "path.h"
 #include "register.h"
@@ -808,6 +810,8 @@ json_t *cluster_certificates(void)
 void cluster_status(FILE *to)
 {
 	json_t *volumes = json_array(), *servers = json_array(), *certificates, *all;
+		if (disk_is_read_only(json_text(brick, "directory")))
+			json_object_set_new(brick, "read-only", json_true());
 
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)

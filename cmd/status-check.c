@@ -113,6 +113,9 @@ static void check_brick(const json_t *v, const json_t *b, unsigned full_percent,
 	if (down || *why)
 		wrong(list, "volume %s: %s %s:%s is %s%s", json_text(v, "name"), json_text(b, "name"), json_text(b, "server"),
 		      json_text(b, "directory"), down ? "down" : json_text(b, "state"), why);
+	if (json_is_true(json_object_get(b, "read-only")))
+		wrong(list, "volume %s: %s %s:%s: its file system is read-only: the kernel's log may say why",
+		      json_text(v, "name"), json_text(b, "name"), json_text(b, "server"), json_text(b, "directory"));
 	check_room(v, b, "bytes", full_percent, list);
 	check_room(v, b, "inodes", full_percent, list);
 }

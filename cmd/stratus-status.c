@@ -32,6 +32,8 @@ static void print_brick(const json_t *b)
 
 	printf("  %-8s %s:%s port %" JSON_INTEGER_FORMAT " %s", json_text(b, "name"), json_text(b, "server"),
 	       json_text(b, "directory"), json_number(b, "port"), json_text(b, "state"));
+	if (json_is_true(json_object_get(b, "read-only")))
+		printf(", its file system is read-only");
 	if (json_object_get(b, "clients"))
 		printf(", %" JSON_INTEGER_FORMAT " client%s", json_number(b, "clients"),
 		       json_number(b, "clients") == 1 ? "" : "s");

@@ -73,6 +73,15 @@ static void says(json_t *all, const char *sentence)
 	json_decref(all);
 }
 
+static void a_brick_that_takes_no_changes_is_wrong(void **state)
+{
+	json_t *all = cluster();
+
+	(void)state;
+	json_object_set_new(brick(all, 0), "read-only", json_true());
+	says(all, "volume photos: brick0 alpha:/a: its file system is read-only: the kernel's log may say why");
+}
+
 static void of_what_is_well_nothing_is_said(void **state)
 {
 	json_t *all = cluster();
@@ -203,9 +212,13 @@ static void the_moving_of_names_is_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_what_is_well_nothing_is_said), cmocka_unit_test(servers_are_looked_at),
-		cmocka_unit_test(certificates_are_looked_at),	   cmocka_unit_test(bricks_are_looked_at),
-		cmocka_unit_test(members_are_looked_at),	   cmocka_unit_test(the_moving_of_names_is_looked_at),
+		cmocka_unit_test(of_what_is_well_nothing_is_said),
+		cmocka_unit_test(a_brick_that_takes_no_changes_is_wrong),
+		cmocka_unit_test(servers_are_looked_at),
+		cmocka_unit_test(certificates_are_looked_at),
+		cmocka_unit_test(bricks_are_looked_at),
+		cmocka_unit_test(members_are_looked_at),
+		cmocka_unit_test(the_moving_of_names_is_looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

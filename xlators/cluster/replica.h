@@ -237,7 +237,7 @@ struct lease_reply {
 	uint64_t disk;
 	uint64_t epoch; /* the brick's; 0: not active since it started */
 	uint64_t generation, synced;
-	uint32_t suspects; /* mask, told by clients in this epoch */
+	uint32_t suspects; /* mask, told by clients in this epoch; of itself it says so when its file system is read-only */
 	uint32_t reason[REPLICAS_MAX];
 	uint32_t orphans; /* notes of sessions that ended, or that failed */
 	uint32_t stuck;	  /* tokens that were not given back in time */

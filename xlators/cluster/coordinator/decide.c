@@ -79,7 +79,10 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 		return NULL;
 	if (c->member[i].failed)
 		return "its disk did not do what others did";
-	return suspected >> i & 1 ? "a client could not change something there" : NULL;
+	if (!(suspected >> i & 1))
+		return NULL;
+	return c->member[i].last.suspects >> i & 1 ? "its file system is read-only"
+						   : "a client could not change something there";
 }
 
 /* What was acknowledged and not synced everywhere goes with it: so it is tried again, for it may just be slow. */

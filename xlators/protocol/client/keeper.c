@@ -264,9 +264,12 @@ static int send_hello(struct channel *ch)
 	return send_message(ch, XID_HELLO, WIRE_HELLO, (xdrproc_t)xdr_wire_hello, &hello);
 }
 
+/* What the brick can't do just now, for its disk or its server. Who may not come is refused for good. */
 static bool may_pass(int status)
 {
-	return status == -EAGAIN || status == -ENOMEM || status == -ESTALE || status == -ENOTCONN;
+	bool by_disk = status == -EROFS || status == -EIO || status == -ENOSPC;
+
+	return by_disk || status == -EAGAIN || status == -ENOMEM || status == -ESTALE || status == -ENOTCONN;
 }
 
 static int refusal(struct channel *ch, int status, const struct extension *e)

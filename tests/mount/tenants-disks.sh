@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A disk of a set of three that takes no more changes holds up no tenant, not even one that comes for the first time: its brick is left out, and status says so. One that is full is told by df(1),
+# and the log of a mount that waits for it stays short.
+. "$(dirname "$0")/lib.sh"
+need_root
+need_stack
+need mkfs.ext4 python3
+scratch
+cd "$SCRATCH"
+STACK=$SCRATCH
+. "$TOP/tests/mount/cluster.sh"
+
+# ---- three servers; gamma's brick has a disk of its own ----
+"$STRATUS" ca init --dir ca >/dev/null
+cert() { "$STRATUS" cert "$@" --dir ca >/dev/null || fail "stratus cert $*"; }
+for name in alpha beta gamma; do cert issue --server 127.0.0.1,localhost --out $name; done
+for name in acme globex initech; do cert issue --tenant $name --out $name; done
+truncate -s 512M disk
+mkfs.ext4 -q -m 0 disk
+mkdir gamma-disk
+mount -o loop,errors=remount-ro disk gamma-disk
+start_three
+cp -r alpha own # each machine has its files at the same place; these three share one
+{
+	printf 'volume: shared\nid: %s\nreplica: 3\ntransport: tls\ntls:\n' "$(uuid)"
+	printf '  %s: %s/own/%s\n' certificate "$SCRATCH" cert.pem key "$SCRATCH" key.pem authorities "$SCRATCH" ca.pem revoked "$SCRATCH" crl.pem
+	printf 'servers:\n'
+	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
+	printf 'tenants: []\nbricks:\n'
+	for directory in alpha:brick-alpha beta:brick-beta gamma:gamma-disk/brick; do
+		printf '  - {server: %s, directory: %s/%s, id: %s, port: %s}\n' "${directory%:*}" "$SCRATCH" "${directory#*:}" "$(uuid)" "$(free_port)"
+	done
+} >shared.yaml
+lead apply shared.yaml >out 2>err || fail "apply: $(cat err)"
+for tenant in acme globex initech; do lead tenant create shared $tenant >/dev/null; done
+SERVERS=127.0.0.1:${HTTP[alpha]},127.0.0.1:${HTTP[beta]},127.0.0.1:${HTTP[gamma]}
+states() { on "$1" heal status --json shared | json '[m["state"] for m in d[0]["members"]] if d and "members" in d[0] else ""'; }
+states_are() { local name; for name in alpha beta gamma; do [ "$(states $name)" != "$1" ] || return 0; done; return 1; }
+told() { for name in alpha beta gamma; do on $name status 2>&1 || true; done; }
+wait_until 60 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
+
+# ---- full: df(1) tells it, and the log stays short ----
+start_mount "$SCRATCH/mnt-acme" "$SERVERS:/shared" --tls-dir "$SCRATCH/acme"
+ACME=$LAST_PID
+echo first >mnt-acme/file
+free_of() { echo $(($(stat -f -c '%a * %S' "$1"))); }
+least() { [ "$(free_of mnt-acme)" -le "$(free_of gamma-disk)" ]; }
+least || fail "df tells of $(free_of mnt-acme) bytes, and gamma has $(free_of gamma-disk)"
+head -c $(($(free_of gamma-disk) - 1048576)) /dev/zero >gamma-disk/ballast || fail "no ballast"
+sync -f gamma-disk
+least || fail "df tells of $(free_of mnt-acme) bytes, and gamma has $(free_of gamma-disk)"
+on gamma status --check >out 2>&1 || true
+grep -q "gamma-disk/brick: [0-9]* % of its file system's bytes are used" out || fail "status --check does not name who is full: $(cat out)"
+timeout 20 mkdir mnt-acme/dir 2>/dev/null || true # it waits
+LOG=$SCRATCH/mount-mnt-acme.log
+told_full=$(grep -c 'did not do what others did (No space' "$LOG")
+[ "$told_full" -ge 1 ] && [ "$told_full" -le 4 ] || fail "the log tells $told_full times that a member is full: $LOG"
+rm gamma-disk/ballast
+sync -f gamma-disk
+timeout 60 mkdir mnt-acme/later || fail "there is room again, and nothing can be made"
+wait_until 60 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
+
+# ---- read-only: whoever comes, comes ----
+! on gamma status --check --full 100 | grep -q read-only || fail "status --check: $(on gamma status --check)"
+mount -o remount,abort gamma-disk || fail "the file system does not take 'abort'"
+on gamma status --check >out 2>&1 && fail "status --check finds nothing wrong"
+grep -q "gamma-disk/brick: its file system is read-only" out || fail "status --check: $(cat out)"
+on gamma status | grep -q "gamma-disk/brick port [0-9]* serving, its file system is read-only" || fail "status: $(on gamma status)"
+start_mount "$SCRATCH/mnt-globex" "$SERVERS:/shared" --tls-dir "$SCRATCH/globex"
+GLOBEX=$LAST_PID
+timeout 20 mkdir mnt-globex/dir || fail "who comes for the first time can't make anything: $(told)"
+left_out() { states_are "['in', 'in', 'out']" || states_are "['in', 'in', 'back']"; } # it is tried again now and then
+wait_until 20 left_out || fail "the brick that takes nothing is not left out: $(told)"
+echo second >mnt-acme/file && [ "$(cat mnt-acme/file)" = second ] || fail "who was there can't write"
+# what is refused for who one is, is refused at once
+lead tenant suspend shared initech >/dev/null
+mkdir refused
+BEFORE=$(now_ms)
+! STRATUS_TLS_DIR=$SCRATCH/initech timeout 60 "$STRATUS" mount "$SERVERS:/shared" "$SCRATCH/refused" 2>err || fail "a suspended tenant is let in"
+[ $(($(now_ms) - BEFORE)) -lt 20000 ] || fail "a suspended tenant is refused after $(($(now_ms) - BEFORE)) ms"
+stop_mount "$SCRATCH/mnt-globex" "$GLOBEX"
+stop_mount "$SCRATCH/mnt-acme" "$ACME"
+pass
