@@ -60,15 +60,35 @@ static void write_label(const char *name, const char *value, size_t length, FILE
 	fputc('"', to);
 }
 
+static size_t directory_of(const json_t *brick, const char **directory)
+{
+	const char *tail = strstr(*directory = json_text(brick, "ledger"), ledger_name);
+
+	return tail ? (size_t)(tail - *directory) : strlen(*directory);
+}
+
+/* What there is of both: no set without replicas, no volume where a volfile is served. */
+static void write_place(const json_t *brick, FILE *to)
+{
+	static const char *const names[] = { "volume", "set" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *value = json_text(brick, names[i]);
+
+		if (!*value)
+			continue;
+		fputc(',', to);
+		write_label(names[i], value, strlen(value), to);
+	}
+}
+
 static void write_brick(const json_t *brick, FILE *to)
 {
-	const char *ledger = json_text(brick, "ledger"), *tail = strstr(ledger, ledger_name), *set = json_text(brick, "set");
+	const char *directory;
+	size_t size = directory_of(brick, &directory);
 
-	write_label("brick", ledger, tail ? (size_t)(tail - ledger) : strlen(ledger), to);
-	if (*set) {
-		fputc(',', to);
-		write_label("set", set, strlen(set), to);
-	}
+	write_label("brick", directory, size, to);
+	write_place(brick, to);
 }
 
 static void begin(const char *name, const char *help, const char *kind, FILE *to)
@@ -152,6 +172,7 @@ static void write_held_of(const json_t *brick, const json_t *tenant, const char 
 
 	fprintf(to, "%s{", name);
 	write_label("brick", where, strlen(where), to);
+	write_place(brick, to);
 	fputc(',', to);
 	write_label("tenant", who, strlen(who), to);
 	fprintf(to, ",why=\"%s\"} %.15g\n", why, (double)json_number(tenant, member) / unit);
@@ -169,6 +190,32 @@ static void write_held(const json_t *bricks, const char *name, const char *help,
 		write_held_of(brick, tenant, name, "limit", by_limit, unit, to);
 		write_held_of(brick, tenant, name, "share", by_share, unit, to);
 	}
+}
+
+/* What features/throttle does not know: what counts on the same brick does. */
+static void place(json_t *throttle, const json_t *bricks)
+{
+	const char *where = json_text(throttle, "brick"), *directory;
+	json_t *brick;
+	size_t i;
+
+	json_array_foreach((json_t *)bricks, i, brick)
+	{
+		size_t size = directory_of(brick, &directory);
+
+		if (strlen(where) != size || strncmp(where, directory, size) != 0)
+			continue;
+		json_object_set(throttle, "set", json_object_get(brick, "set"));
+		json_object_set(throttle, "volume", json_object_get(brick, "volume"));
+	}
+}
+
+static void place_all(json_t *throttles, const json_t *bricks)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(throttles, i, one) place(one, bricks);
 }
 
 static void write_throttle(const json_t *bricks, FILE *to)
@@ -220,6 +267,7 @@ void metrics_write(void (*each_graph)(void (*fn)(struct graph *, void *), void *
 	write_of_bricks(bricks, "stratus_usage_billed",
 			"1: what is charged here is billed; 0: it is a copy of what the first member of the set is charged",
 			is_billed, to);
+	place_all(throttles, bricks);
 	write_throttle(throttles, to);
 	write_certificates(certificates, to);
 	json_decref(bricks);

@@ -24,6 +24,7 @@ struct arguments {
 	bool json, csv, total, verify;
 	int wait_s;	  /* -1: not given */
 	unsigned missing; /* bricks that are not served, and stratusd that do not answer */
+	unsigned asked;	  /* stratusd */
 	struct remote remote;
 };
 
@@ -191,6 +192,7 @@ static unsigned tell_silent(const struct process *process)
 
 static int ask_one(struct arguments *a, process_fn *fn, const struct process *process, json_t *bricks, struct problem *p)
 {
+	a->asked++;
 	a->missing += process_answers(process) ? missing(process) : tell_silent(process);
 	return counts(process) ? fn(a, process, bricks, p) : 0;
 }
@@ -389,24 +391,33 @@ static json_t *add_up(json_t *bricks)
 
 #define N "%" JSON_INTEGER_FORMAT
 
-static void print_csv(const json_t *brick, const json_t *account)
+static void print_csv(const struct arguments *a, const json_t *brick, const json_t *account)
 {
-	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N ",%s\n", json_text(brick, "brick"),
+	(void)a;
+	printf("%s,%s," N "," N "," N "," N ",%s," N "," N "," N "," N ",%s,%s\n", json_text(brick, "brick"),
 	       json_text(account, "account"), json_number(account, "bytes"), json_number(account, "inodes"),
 	       json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), is_exact(brick) ? "yes" : "no",
 	       json_number(account, "bytes_soft"), json_number(account, "inodes_soft"),
 	       json_number(account, "bytes_over_since"), json_number(account, "inodes_over_since"),
-	       json_is_true(json_object_get(brick, "members_differ")) ? "yes" : "no");
+	       json_is_true(json_object_get(brick, "members_differ")) ? "yes" : "no", json_text(brick, "volume"));
 }
 
-static void print_line(const json_t *brick, const json_t *account)
+/* A sum by the volume, whose first brick may be another one tomorrow. */
+static const char *called(const struct arguments *a, const json_t *brick)
+{
+	const char *volume = json_text(brick, "volume");
+
+	return a->total && *volume ? volume : json_text(brick, "brick");
+}
+
+static void print_line(const struct arguments *a, const json_t *brick, const json_t *account)
 {
 	cleanup_path char *over = charged_over(account);
 
 	printf("%-32s %-24s %16" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %16" JSON_INTEGER_FORMAT
 	       " %10" JSON_INTEGER_FORMAT " %s%s\n",
-	       json_text(brick, "brick"), json_text(account, "account"), json_number(account, "bytes"),
-	       json_number(account, "inodes"), json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), over,
+	       called(a, brick), json_text(account, "account"), json_number(account, "bytes"), json_number(account, "inodes"),
+	       json_number(account, "bytes_limit"), json_number(account, "inodes_limit"), over,
 	       !is_exact(brick)						? " (not exact)"
 	       : json_is_true(json_object_get(brick, "members_differ")) ? " (members of the set differ)"
 									: "");
@@ -418,12 +429,13 @@ static void print_all(const struct arguments *a, const json_t *bricks)
 	size_t i, k;
 
 	if (a->csv)
-		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since,members_differ");
+		puts("brick,tenant,bytes,inodes,bytes_limit,inodes_limit,exact,bytes_soft,inodes_soft,bytes_over_since,inodes_over_since,members_differ,volume");
 	else
-		printf("%-32s %-24s %16s %10s %16s %10s\n", "BRICK", "TENANT", "BYTES", "INODES", "OF BYTES", "OF INODES");
+		printf("%-32s %-24s %16s %10s %16s %10s\n", a->total ? "VOLUME" : "BRICK", "TENANT", "BYTES", "INODES",
+		       "OF BYTES", "OF INODES");
 	json_array_foreach((json_t *)bricks, i, brick)
 	{
-		json_array_foreach(json_object_get(brick, "accounts"), k, account)(a->csv ? print_csv : print_line)(brick,
+		json_array_foreach(json_object_get(brick, "accounts"), k, account)(a->csv ? print_csv : print_line)(a, brick,
 														    account);
 	}
 	json_array_foreach((json_t *)bricks, i, brick)
@@ -431,7 +443,7 @@ static void print_all(const struct arguments *a, const json_t *bricks)
 		if (!a->csv && !is_exact(brick))
 			printf("%s: what is told was right before the last crash; a recount is under way, %" JSON_INTEGER_FORMAT
 			       " objects so far\n",
-			       json_text(brick, "brick"), json_number(brick, "recounted"));
+			       called(a, brick), json_number(brick, "recounted"));
 	}
 }
 
@@ -444,6 +456,8 @@ static int show(const struct arguments *a, json_t *bricks, struct problem *p)
 	if (!a->verify)
 		keep_tenant(bricks, a->tenant);
 	json_array_foreach(bricks, i, brick) some |= json_array_size(json_object_get(brick, "accounts")) > 0;
+	if (!json_array_size(bricks) && !a->remote.servers && !a->asked)
+		return problem_set(p, ENOENT, "no stratusd runs here: start it, and ask as the user that it runs as");
 	if (!json_array_size(bricks))
 		return problem_set(p, ENOENT, "no brick that counts %s: only those of volumes with tenants count",
 				   a->remote.servers ? "is served there" : "has answered here");
@@ -487,7 +501,7 @@ int command_usage(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
 		{ "tenant", KEY_TENANT, "NAME", 0, "Of this one only", 0 },
-		{ "total", KEY_TOTAL, NULL, 0, "Add up the bricks of each volume: they are told by the name of the first", 0 },
+		{ "total", KEY_TOTAL, NULL, 0, "Add up the bricks of each volume; as its brick the first one is told", 0 },
 		{ "csv", KEY_CSV, NULL, 0, "Print lines of values, commas between them", 0 },
 		{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 		{ "stratusd", KEY_STRATUSD, "PROCESS", 0, "Of this stratusd (pid, socket); else of all on this machine", 0 },

@@ -9,6 +9,9 @@ cd "$SCRATCH"
 mkdir brick
 PORT=$(free_port) V=$(uuid) B=$(uuid)
 write_server_volfile "$SCRATCH/a.vol" "$SCRATCH/brick" "$PORT" "$V" "$B"
+status=0
+"$STRATUS" usage 2>err || status=$?
+[ "$status" = 1 ] && grep -q 'no stratusd runs here' err || fail "usage without a stratusd: status $status, $(cat err)"
 refused() { # WORDS... : stratusd says them and ends with 1
 	local status=0
 	timeout 300 "$STRATUSD" --log "$SCRATCH/never.log" --pid-file "$SCRATCH/never.pid" "${files[@]}" 2>err || status=$?

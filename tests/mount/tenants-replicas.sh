@@ -165,6 +165,7 @@ wait_until 60 scrubbed || fail "a scrub finds: $(for name in alpha beta gamma; d
 metrics() { for name in alpha beta gamma; do curl -fsS --cacert own/ca.pem --cert own/cert.pem --key own/key.pem "https://127.0.0.1:${HTTP[$name]}/metrics"; done; }
 one_bill() {
 	metrics >metrics || return
+	grep -q '^stratus_throttle_held_total{.*,volume="photos",set="[^"]*",tenant="acme",why="limit"} ' metrics || return
 	[ "$(grep -c '^stratus_usage_billed{.*,set="[^"]*"} 1$' metrics)" = 1 ] && [ "$(grep -c '^stratus_usage_billed{.*} 0$' metrics)" = 2 ] &&
 		[ "$(grep '^stratus_usage_bytes{.*,set=.*tenant="acme"}' metrics | sed 's/.* //' | uniq -c | awk '{print $1, ($2 > 0)}')" = "3 1" ]
 }

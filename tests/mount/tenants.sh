@@ -107,9 +107,12 @@ there() { python3 "$TOP/tests/fault/usage.py" count b0 acme:65536:65536 globex:1
 as_there() { [ "$(counted)" = "$(there)" ]; }
 wait_until 20 as_there || fail "charged: $(counted), there are: $(there)"
 curl -fsS "http://127.0.0.1:$HTTP/metrics" >metrics || fail "no metrics"
-grep -qF "stratus_usage_bytes{brick=\"$SCRATCH/b0\",tenant=\"acme\"} $(counted | sed "s/.*'acme', \([0-9]*\),.*/\1/")" metrics && grep -q '^stratus_usage_exact{.*} 1$' metrics ||
+grep -qF "stratus_usage_bytes{brick=\"$SCRATCH/b0\",volume=\"photos\",tenant=\"acme\"} $(counted | sed "s/.*'acme', \([0-9]*\),.*/\1/")" metrics && grep -q '^stratus_usage_exact{.*} 1$' metrics ||
 	fail "metrics: $(cat metrics)"
-grep -qF "stratus_throttle_held_total{brick=\"$SCRATCH/b0\",tenant=\"acme\",why=\"limit\"} 0" metrics || fail "metrics: $(grep throttle metrics)"
+grep -qF "stratus_throttle_held_total{brick=\"$SCRATCH/b0\",volume=\"photos\",tenant=\"acme\",why=\"limit\"} 0" metrics || fail "metrics: $(grep throttle metrics)"
+[ "$("$STRATUS" usage --json | json 'sorted({b["volume"] for b in d})')" = "['photos']" ] || fail "usage --json names no volume"
+[ "$("$STRATUS" usage --csv --tenant acme | sed 's/.*,//' | paste -sd' ')" = "volume photos" ] || fail "--csv does not end with the volume: $("$STRATUS" usage --csv)"
+"$STRATUS" usage --total | grep -q '^photos  *acme ' || fail "--total does not name the volume: $("$STRATUS" usage --total)"
 refused "say what it is to have" tenant resize photos globex
 "$STRATUS" tenant resize photos globex --quota 8M --inodes 100 | grep -q 'may have 8388608 bytes (8 MiB)' || fail "the quota is not told"
 quota_is_there() { [ "$(df -B1 --output=size "$G" | tail -n 1 | tr -d ' ')" = 8388608 ]; }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph.h"
+
 static void print_json(FILE *out, const struct range *r, struct amount a, struct over since)
 {
 	fprintf(out,
@@ -50,6 +52,14 @@ static void print_accounts(struct ledger *l, FILE *out, bool json, const char *n
 	}
 }
 
+/* As the store has it; of one that is served from a volfile nobody knows what it is called. */
+static const char *volume_of(const struct xlator *x)
+{
+	const char *path = x->graph->path;
+
+	return strchr(path, '/') ? "" : path;
+}
+
 static int print_status(struct xlator *x, FILE *out, bool json, const char *name)
 {
 	struct usage *u = usage_of(x);
@@ -57,10 +67,11 @@ static int print_status(struct xlator *x, FILE *out, bool json, const char *name
 
 	if (json)
 		fprintf(out,
-			"{\"ledger\": \"%s\", \"pool\": \"%s\", \"set\": \"%s\", \"first\": %s, \"exact\": %s, \"recount\": %s, \"recounted\": %zu, \"counted_at\": %" PRIu64
+			"{\"volume\": \"%s\", \"ledger\": \"%s\", \"pool\": \"%s\", \"set\": \"%s\", \"first\": %s, \"exact\": %s, \"recount\": %s, \"recounted\": %zu, \"counted_at\": %" PRIu64
 			", \"accounts\": [",
-			u->ledger_path, u->pool, u->set, atomic_load(&u->first) ? "true" : "false", owed ? "false" : "true",
-			counting ? "true" : "false", ledger_seen_count(&u->ledger), ledger_counted_at(&u->ledger));
+			volume_of(x), u->ledger_path, u->pool, u->set, atomic_load(&u->first) ? "true" : "false",
+			owed ? "false" : "true", counting ? "true" : "false", ledger_seen_count(&u->ledger),
+			ledger_counted_at(&u->ledger));
 	else
 		fprintf(out, "%-32s %20s %12s %20s %12s\n", "ACCOUNT", "BYTES", "INODES", "OF BYTES", "OF INODES");
 	print_accounts(&u->ledger, out, json, name);
