@@ -177,6 +177,60 @@ static void add_pair(json_t *list, const char *certificate, const char *authorit
 	free_all(trusted);
 }
 
+/* ---- whether a server may go by it ---- */
+
+static bool is_servers(X509 *c)
+{
+	static const char uri[] = "stratus:server";
+	GENERAL_NAMES *names = X509_get_ext_d2i(c, NID_subject_alt_name, NULL, NULL);
+	bool yes = false;
+
+	for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+		yes |= name->type == GEN_URI && ASN1_STRING_length(name->d.uniformResourceIdentifier) == sizeof uri - 1 &&
+		       !memcmp(ASN1_STRING_get0_data(name->d.uniformResourceIdentifier), uri, sizeof uri - 1);
+	}
+	GENERAL_NAMES_free(names);
+	return yes;
+}
+
+static bool has_address(X509 *c, const char *host)
+{
+	return X509_check_ip_asc(c, host, 0) == 1 || X509_check_host(c, host, 0, 0, NULL) == 1;
+}
+
+static int judge_server(X509 *c, const char *file, const char *host, struct problem *p)
+{
+	int64_t now = time(NULL);
+
+	if (!is_servers(c))
+		return problem_set(p, EINVAL, "%s is no certificate of a server: `stratus cert issue --server` makes one",
+				   file);
+	if (now < seconds_of(X509_get0_notBefore(c)))
+		return problem_set(p, EINVAL, "the certificate %s is not valid yet: is this machine's clock right?", file);
+	if (now >= end_of(c))
+		return problem_set(p, EINVAL, "the certificate %s has expired: have another one issued", file);
+	if (host && !has_address(c, host))
+		return problem_set(
+			p, EINVAL,
+			"%s is not in the certificate %s, so other servers would refuse this one: have one issued with "
+			"that address, or name another one with --cluster",
+			host, file);
+	return 0;
+}
+
+int certificates_check_server(const char *file, const char *host, struct problem *p)
+{
+	STACK_OF(X509) *all = read_all(file);
+	int err = all ? judge_server(sk_X509_value(all, 0), file, host, p)
+		      : problem_set(p, EINVAL, "there is no certificate in %s that can be read", file);
+
+	ERR_clear_error();
+	free_all(all);
+	return err;
+}
+
 /* ---- whose files ---- */
 
 static void note(json_t *pairs, const char *certificate, const char *authorities)

@@ -13,6 +13,10 @@ typedef void certificates_each_graph(void (*fn)(struct graph *, void *), void *a
  * "begins" and "ends" (seconds since 1970), "near" (ending_is_near()); or "role", "file" and "problem", a sentence: it can't be read. */
 json_t *certificates_find(certificates_each_graph *, const char *directory);
 
+/* Whether the certificate in the file is one by which a server may be known now, and at that address (NULL: any); a sentence and -EINVAL if not. */
+struct problem;
+int certificates_check_server(const char *file, const char *host, struct problem *);
+
 /* A thread that looks three times a minute, and warns in the log once a day. Where there is no thread for it the log says so. `directory` is copied. */
 void certificates_watch(const struct control_handler *, const char *directory);
 void certificates_unwatch(void); /* before the graphs go */

@@ -638,6 +638,28 @@ char *cluster_problems(const char *volume)
 	return text;
 }
 
+char *cluster_unserved(void)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return NULL;
+	pthread_mutex_lock(&cluster.lock);
+	for (size_t i = 0; i < cluster.volumes; i++) {
+		const struct volume *v = &cluster.volume[i];
+		cleanup_path char *what = path_format("not all of volume %s is served", v->name);
+
+		print_problem(to, what, &v->problem);
+		for (size_t k = 0; k < v->units; k++)
+			print_problem(to, what, &v->unit[k].problem);
+	}
+	pthread_mutex_unlock(&cluster.lock);
+	fclose(to);
+	return text;
+}
+
 /* "key: N" lines of a dump, added up; sessions and connections are counted by their lines. */
 static unsigned count_lines(const char *text, const char *begin)
 {
@@ -788,6 +810,8 @@ static void add_space(json_t *volumes)
 		json_object_set_new(brick, "bytes-used", json_integer((json_int_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize));
 		json_object_set_new(brick, "inodes-used", json_integer((json_int_t)(fs.f_files - fs.f_ffree)));
 		json_object_set_new(brick, "inodes-free", json_integer((json_int_t)fs.f_favail));
+		if (disk_is_read_only(json_text(brick, "directory")))
+			json_object_set_new(brick, "read-only", json_true());
 	}
 }
 
@@ -810,8 +834,6 @@ json_t *cluster_certificates(void)
 void cluster_status(FILE *to)
 {
 	json_t *volumes = json_array(), *servers = json_array(), *certificates, *all;
-		if (disk_is_read_only(json_text(brick, "directory")))
-			json_object_set_new(brick, "read-only", json_true());
 
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)

@@ -57,6 +57,8 @@ int cluster_edit(const char *volume, cluster_change *, void *arg, bool *changed,
 void cluster_commit_wait(void);
 /* Why parts of a volume are not served, a line each; "" if all are. malloc'ed. */
 char *cluster_problems(const char *volume);
+/* The same of all volumes, each line with the volume: what is not served here. */
+char *cluster_unserved(void);
 void cluster_status(FILE *); /* as JSON */
 /* What the coordinator says of a replica set; NULL: it does not run here. */
 json_t *cluster_set_status(const char *volume, size_t set);

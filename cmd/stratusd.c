@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "certificates.h"
@@ -13,6 +14,7 @@
 #include "config.h"
 #include "facts.h"
 #include "graph.h"
+#include "log.h"
 #include "path.h"
 #include "reload.h"
 #include "service.h"
@@ -248,6 +250,59 @@ static const struct control_handler cluster_handler = {
 	.command = cluster_command,
 };
 
+/* In the foreground the log is there, too. */
+static void say(const char *sentence)
+{
+	if (!service.foreground)
+		fprintf(stderr, "stratusd: %s\n", sentence);
+}
+
+static void look_at_key(const char *file)
+{
+	struct stat st;
+	cleanup_path char *sentence = NULL;
+
+	if (stat(file, &st) || !(st.st_mode & (S_IRWXO | S_IWGRP)))
+		return;
+	sentence = path_format("others than its owner may use %s, and say that they are this server: chmod 600 it", file);
+	log_warning(NULL, NULL, "%s", sentence);
+	say(sentence);
+}
+
+/* ADDRESS of ADDRESS:PORT, without the brackets of IPv6. */
+static char *host_of(const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	size_t size = colon ? (size_t)(colon - address) : strlen(address);
+
+	if (size > 1 && *address == '[' && address[size - 1] == ']')
+		return path_format("%.*s", (int)size - 2, address + 1);
+	return path_format("%.*s", (int)size, address);
+}
+
+/* By what nobody else would take it for this server nothing would be served, and nobody told. */
+static int open_tls(struct tls_dir *d, struct problem *p)
+{
+	cleanup_path char *host = cluster.peers ? host_of(cluster.peers) : NULL;
+	int err = tls_dir_open(tls_dir_wanted(), d, p);
+
+	if (!err)
+		err = certificates_check_server(d->certificate, host, p);
+	if (!err)
+		look_at_key(d->key);
+	return err;
+}
+
+/* It is tried again: what is missing may come. */
+static void tell_unserved(void)
+{
+	char *text = cluster_unserved(), *save;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+		say(line);
+	free(text);
+}
+
 static int serve_cluster(struct problem *p)
 {
 	struct tls_dir d = { NULL };
@@ -255,9 +310,11 @@ static int serve_cluster(struct problem *p)
 	int err = service_open_log(&service, p);
 
 	if (!err && tls_dir_wanted())
-		err = tls_dir_open(tls_dir_wanted(), &d, p);
-	if (err)
+		err = open_tls(&d, p);
+	if (err) {
+		tls_dir_free(&d);
 		return err;
+	}
 	tls = (struct tls_files){ d.certificate, d.key, d.authorities, d.revoked, true };
 	cluster.tls = d.key ? &tls : NULL;
 	err = cluster_start(&cluster, p);
@@ -266,6 +323,7 @@ static int serve_cluster(struct problem *p)
 	if (!err)
 		err = control_start(&cluster_handler, p);
 	if (!err) {
+		tell_unserved();
 		err = service_ready(&service, p);
 		if (!err)
 			run_until_stopped(&cluster_handler, tls_dir_wanted());
@@ -325,8 +383,8 @@ int main(int argc, char **argv)
 		option,
 		"VOLFILE...\n--state DIR",
 		"Serves the bricks of one or many volfiles, or the volumes of a cluster store. Returns when all of them are served; the exit status is 0 "
-		"then, 1 if "
-		"something failed, 2 if the command line is wrong. SIGHUP reads live options again, SIGUSR1 writes a "
+		"then, 1 if something failed, 2 if the command line is wrong. What of a cluster store can't be served yet, as a brick whose disk is not mounted, is told on stderr, and tried again; "
+		"a certificate in --tls-dir that is no server's, is not valid now, or has not the address of --cluster in it, is a failure. SIGHUP reads live options again, SIGUSR1 writes a "
 		"dump, "
 		"SIGTERM stops.",
 		children,

@@ -98,4 +98,47 @@ grep -q "ended by signal 15 from process $$ ($(cat "/proc/$$/comm")) of user $(i
 unset "PIDS[$PID]"
 [ ! -e d.pid ] || fail "the pid file stays"
 [ -z "$(ls "$STRATUS_RUN"/*.sock 2>/dev/null)" ] || fail "the control socket stays"
+
+# ---- of a cluster store: by a certificate that nobody would take for a server's it does not begin; what is not served is told ----
+need openssl python3
+DAY=86400 LISTEN=127.0.0.1:$(free_port) CLUSTER=127.0.0.1:$(free_port)
+made() { python3 "$TOP/tests/cmd/ending.py" "$@" 2>made.err || fail "no certificate $1: $(cat made.err)"; }
+"$STRATUS" ca init --dir ca --days 3000 >/dev/null
+made own ca stratus:server 127.0.0.1 -$DAY $((300 * DAY))
+made client ca stratus:client/a "" -$DAY $((300 * DAY))
+made old ca stratus:server 127.0.0.1 -$((20 * DAY)) -$DAY
+made early ca stratus:server 127.0.0.1 $DAY $((300 * DAY))
+made elsewhere ca stratus:server 10.9.9.9 -$DAY $((300 * DAY))
+for name in own client old early elsewhere; do cp ca/crl.pem $name/ && chmod 600 $name/key.pem; done
+files=(--state "$SCRATCH/state" --name alpha --listen "$LISTEN" --cluster "$CLUSTER" --tls-dir)
+for pair in 'client:is no certificate of a server' 'old:has expired' 'early:is not valid yet' 'elsewhere:127.0.0.1 is not in the certificate'; do
+	own=("${files[@]}")
+	files+=("$SCRATCH/${pair%%:*}")
+	refused "${pair#*:}"
+	files=("${own[@]}")
+done
+begin() { # DIRECTORY: stratusd with its certificate; what it says is in err
+	"$STRATUSD" --log "$SCRATCH/c.log" --pid-file "$SCRATCH/c.pid" --state "$SCRATCH/state" --name alpha --listen "$LISTEN" --tls-dir "$1" 2>err || fail "it does not begin: $(cat err)"
+	PID=$(cat c.pid)
+	note "$PID" stratusd
+}
+ends() { # it is not our child
+	kill "$PID"
+	wait_until 20 gone "$PID" || fail "stratusd does not end on SIGTERM"
+	unset "PIDS[$PID]"
+}
+begin own
+[ ! -s err ] || fail "it says: $(cat err)"
+"$STRATUS" volume create photos --start --tls-dir "$SCRATCH/own" 127.0.0.1:"$SCRATCH/b0" >/dev/null
+"$STRATUS" volume create plain --start 127.0.0.1:"$SCRATCH/b1" >/dev/null
+ends
+mv b1 b1-away
+mv own/crl.pem crl.pem
+chmod 644 own/key.pem
+begin own
+grep -q "^stratusd: not all of volume plain is served: .*b1 was a brick, but is none now" err || fail "a disk that is missing is not told: $(cat err)"
+grep -q "^stratusd: not all of volume photos is served: .*crl.pem" err || fail "a list that is missing is not told: $(cat err)"
+grep -q "^stratusd: others than its owner may use $SCRATCH/own/key.pem" err || fail "a key that others may read is not told: $(cat err)"
+[ "$(wc -l <err)" = 3 ] || fail "it says: $(cat err)"
+ends
 pass
