@@ -14,6 +14,7 @@
 #include "facts.h"
 #include "graph.h"
 #include "mount-options.h"
+#include "mounted.h"
 #include "path.h"
 #include "sealed.h"
 #include "secret.h"
@@ -220,6 +221,18 @@ static const struct control_handler handler = {
 	.stop = service_stop,
 };
 
+/* A second one would hide the first, which nobody could unmount by its name alone. */
+static int check_free(struct problem *p)
+{
+	cleanup_path char *directory = realpath(mount.directory, NULL);
+	cleanup_mounted struct mounted on = { NULL, NULL };
+
+	if (!directory || mounted_at(directory, &on) || !mounted_is_ours(&on) || strcmp(on.point, directory))
+		return 0;
+	return problem_set(p, EBUSY, "%s is a mount of StratusFS already: `stratus umount %s` first, or take another directory",
+			   mount.directory, mount.directory);
+}
+
 static int check_directory(struct problem *p)
 {
 	struct stat st;
@@ -232,7 +245,7 @@ static int check_directory(struct problem *p)
 					     mount.directory);
 	if (!S_ISDIR(st.st_mode))
 		return problem_set(p, ENOTDIR, "the mount point %s is not a directory", mount.directory);
-	return 0;
+	return check_free(p);
 }
 
 static int create(struct problem *p)

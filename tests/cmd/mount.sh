@@ -38,6 +38,10 @@ echo hello >mnt/file || fail "not usable"
 PID=$(cat m.pid)
 [ "$(stat -c %s brick/file)" = 6 ] || fail "not on the brick"
 grep -q "mount point: $MNT" < <("$STRATUS" dump "$MNT") || fail "dump by mount point"
+status=0 # a second one would hide it
+"$STRATUS" mount --log m2.log client.vol mnt 2>err || status=$?
+[ "$status" = 1 ] && grep -q 'mnt is a mount of StratusFS already' err && [ "$(wc -l <err)" = 1 ] || fail "mounted twice: status $status, $(cat err)"
+[ "$(grep -c " $MNT " /proc/self/mountinfo)" = 1 ] || fail "two mounts at one place"
 exec 8<mnt/file
 ! "$STRATUS" umount "$MNT" 2>err || fail "unmounted although in use"
 grep -q 'in use' err || fail "wrong cause: $(cat err)"
