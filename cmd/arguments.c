@@ -95,8 +95,11 @@ static void check_names(const struct argp *a, int argc, char **argv)
 	}
 }
 
+static const struct argp *parsed;
+
 void arguments_parse(const struct argp *a, int argc, char **argv, unsigned flags, int *end, void *input)
 {
+	parsed = a;
 	check_names(a, argc, argv);
 	argp_parse(a, argc, argv, flags, end, input);
 }
@@ -111,6 +114,24 @@ static const char *forms_of(const struct argp *a)
 	for (const struct argp_child *c = a->children; c && c->argp && !*found; c++)
 		found = forms_of(c->argp);
 	return found;
+}
+
+char *arguments_of_verb(const char *verb)
+{
+	cleanup_path char *forms = path_format("%s", parsed ? forms_of(parsed) : "");
+	char *shown = path_format("%s", ""), *save;
+	size_t size = strlen(verb);
+
+	for (char *form = strtok_r(forms, "\n", &save); form; form = strtok_r(NULL, "\n", &save)) {
+		char *longer;
+
+		if (strncmp(form, verb, size) != 0 || (form[size] && form[size] != ' '))
+			continue;
+		longer = path_format("%s%s%s", shown, *shown ? " | " : "", form);
+		free(shown);
+		shown = longer;
+	}
+	return shown;
 }
 
 /* "something is missing: write SERVER:/VOLUME DIRECTORY | VOLFILE DIRECTORY" */

@@ -49,6 +49,8 @@ int mount_helper(int argc, char **argv); /* mount.stratus, as mount(8) calls it 
 
 /* As argp_parse(); a long option that is none is told with the nearest there is, and ends the process with status 2. */
 void arguments_parse(const struct argp *, int argc, char **argv, unsigned flags, int *end, void *input);
+/* How that verb of the command that was parsed is written, "" if its help has no form of it. malloc'ed. */
+char *arguments_of_verb(const char *verb);
 /* Parses words without options into words[0..max) (NULL-ended); exits 2 if there are fewer than min, or more than max.
  */
 struct words {

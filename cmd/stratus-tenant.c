@@ -87,7 +87,7 @@ static void take_rate(struct spec_limits *l, int key, const char *value, struct 
 				   value);
 	} else {
 		l->has_weight = true;
-		if (amount_take(value, &l->weight) || l->weight > SPEC_WEIGHT_MAX)
+		if (amount_take(value, &l->weight) || l->weight > SPEC_WEIGHT_MAX || (!l->weight && strcmp(value, "none") != 0))
 			argp_error(state, "'%s' is no weight: write a number from 1 to %d, or none", value, SPEC_WEIGHT_MAX);
 	}
 }

@@ -77,7 +77,12 @@ int word_unknown(const char *program, const char *word, const char *const *names
 
 int word_count_wrong(const char *program, const char *word)
 {
-	fprintf(stderr, "%s: '%s' takes other words; see %s --help\n", program, word, program);
+	cleanup_path char *form = arguments_of_verb(word);
+
+	if (*form)
+		fprintf(stderr, "%s: '%s' takes other words: write %s %s\n", program, word, program, form);
+	else
+		fprintf(stderr, "%s: '%s' takes other words; see %s --help\n", program, word, program);
 	return EXIT_USAGE;
 }
 

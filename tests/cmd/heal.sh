@@ -27,7 +27,7 @@ damage() { printf 'XXXX' | dd of="$1" bs=1 seek="${2:-2}" conv=notrunc status=no
 
 # ---- wrong words ----
 ends 2 "did you mean 'status'" heal statsu
-ends 2 "takes other words" heal full photos
+ends 2 "takes other words: write stratus heal full VOLUME" heal full photos
 ends 2 "takes other words" heal status photos brick1
 ends 2 "there is no 'photos'" scrub check photos
 ends 2 "did you mean 'check'" scrub photos chek
