@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `stratus access`: access points of tenants (doc/tenants.md): by the provider in the committed specification, or by a tenant's administrator, who asks stratusd. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cluster-client.h"
 #include "command.h"
@@ -237,10 +241,48 @@ static void show_list(const struct arguments *a, const struct spec *s, const str
 	json_decref(list);
 }
 
+/* As the bricks look for it: by names alone, no link is followed. */
+static bool stands_at(const struct spec_brick *b, const char *tenant, const char *directory)
+{
+	cleanup_path char *root = path_format("%s/tenants/%s", b->directory, tenant);
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+	int at = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd;
+
+	directory += strspn(directory, "/");
+	fd = at < 0 ? -1 : (int)syscall(SYS_openat2, at, *directory ? directory : ".", &how, sizeof how);
+	if (fd >= 0)
+		close(fd);
+	if (at >= 0)
+		close(at);
+	return fd >= 0;
+}
+
+/* Nobody is let in before somebody makes it. Only of bricks of this machine it is known, and where a directory is known by its path. */
+static void warn_of_missing(const struct arguments *a, const struct spec *s, const struct spec_tenant *t)
+{
+	const char *directory = a->words.word[3];
+	bool here = false, there = false;
+
+	for (size_t i = 0; i < s->bricks; i++) {
+		const struct spec_brick *b = &s->brick[i];
+
+		if (b->gone || access(b->directory, F_OK))
+			continue;
+		here = true;
+		there |= stands_at(b, t->name, directory);
+	}
+	if (*directory == '/' && here && !there)
+		fprintf(stderr,
+			"stratus access: warning: tenant %s has no directory %s here: clients of the access point are refused until "
+			"it is made\n",
+			t->name, directory);
+}
+
 static void show_created(const struct arguments *a, const struct spec *s, const struct spec_tenant *t, const struct gfid *id)
 {
 	json_t *one = access_json(s, t, spec_access_find(t, id));
 
+	warn_of_missing(a, s, t);
 	print_created(a, one);
 	json_decref(one);
 }
@@ -331,7 +373,7 @@ static int list(const struct arguments *a, struct problem *p)
 	return a->remote.servers ? list_remotely(a, p) : with_store(a, NULL, show_list, p);
 }
 
-static int revoke(const struct arguments *a, struct problem *p)
+static int revoke_one(const struct arguments *a, struct problem *p)
 {
 	return a->remote.servers ? revoke_remotely(a, p) : with_store(a, take_away, show_revoked, p);
 }
@@ -358,7 +400,7 @@ int command_access(int argc, char **argv)
 		NULL,
 	};
 	static const struct verb verbs[] = {
-		{ "create", 4, 4, WITH_ACCESS, create }, { "list", 3, 3, 0, list }, { "revoke", 4, 4, 0, revoke }, { 0 }
+		{ "create", 4, 4, WITH_ACCESS, create }, { "list", 3, 3, 0, list }, { "revoke", 4, 4, 0, revoke_one }, { 0 }
 	};
 	const char *word[4];
 	struct arguments a = { .words = { word, 1, 4, 0 }, .like = { .uid = SPEC_ACCESS_ANY, .gid = SPEC_ACCESS_ANY } };

@@ -165,7 +165,7 @@ mv "$A/web" "$A/moved"
 [ "$(cat "$W/page")" = back ] || fail "a session loses a directory that is moved"
 issue web2 --access "acme/$WEB"
 not_let_in web2
-grep -q "No such file" err || fail "the refusal does not say why: $(cat err)"
+grep -q "the directory of access point .* is not there" err || fail "the refusal does not say why: $(cat err)"
 mv "$A/moved" "$A/web"
 
 # ---- revoked, expired, suspended: cut off, and the others work on ----
@@ -174,6 +174,17 @@ as acme-admin access revoke photos acme "$WEB" >/dev/null
 wait_until 5 cut_off || fail "a revoked access point works on"
 not_let_in web2
 not_let_in never
+
+# ---- of a directory that is not there: said when it is made, and to who comes by it ----
+"$STRATUS" access create photos acme /later --json >point 2>err || fail "access create: $(cat err)"
+grep -q "warning: tenant acme has no directory /later here" err || fail "nobody is warned of a directory that is not there: $(cat err)"
+ID=$(json 'd["id"]' <point)
+issue later --access "acme/$ID"
+not_let_in later
+grep -q "the directory of access point $ID is not there" err || fail "who comes is told: $(cat err)"
+mkdir "$A/later"
+"$STRATUS" access create photos acme /later --json >point 2>err && [ ! -s err ] || fail "there is a warning: $(cat err)"
+for id in "$ID" "$(json 'd["id"]' <point)"; do "$STRATUS" access revoke photos acme "$id" >/dev/null; done
 [ "$(cat "$A/web/page" "$D/text")" = $'back\ntext' ] || fail "others do not work on"
 as acme-admin access list photos acme --json | json '[p["id"] for p in d]' | grep -q "$WEB" && fail "it is still listed"
 not_for acme-admin "no access point" access revoke photos acme "$WEB"

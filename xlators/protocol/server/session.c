@@ -715,6 +715,10 @@ static int admit(struct connection *c, struct xlator *x, const struct wire_hello
 		return problem_set(p, EACCES,
 				   "%s may not use this brick: check its certificate, and that the tenant is not suspended",
 				   client.identity ? client.identity : "a client without an identity");
+	if (err == -ENOENT && guest->who.kind == IDENTITY_ACCESS)
+		return problem_set(p, ENOENT,
+				   "the directory of access point %s is not there: who made the access point may make it",
+				   guest->who.access);
 	if (!err)
 		guest->root = guest->inode->gfid;
 	if (!err && !gfid_is_null(&guest->bearer.tenant))
