@@ -187,6 +187,7 @@ all_whole() {
 	unmount dormant
 	for name in acme globex; do fsck_as $name $name; done
 	fsck_as full own --tenant full # by the provider, as above
+	! timeout 100 "$STRATUS" fsck --wait 1 --tls-dir "$SCRATCH/own" 127.0.0.1:"$HTTP":/photos >fsck.out 2>&1 && grep -q 'name a tenant with --tenant' fsck.out || fail "fsck of nobody: $(cat fsck.out)"
 	tenants suspend photos dormant
 	fsck_as dormant own --tenant dormant
 	charged_as_there

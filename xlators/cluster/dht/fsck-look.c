@@ -313,6 +313,9 @@ static int look_at_one(struct fsck *f, int child, bool away, unsigned number, en
 			   : work_dir(f->rq, f->d, child, number, false, &dir);
 	if (err == -ENOENT)
 		return 0;
+	if (err == -EOPNOTSUPP) /* features/cloud shows it to who acts for a tenant */
+		return fsck_problem(f, err, "%s has a tree for each tenant, and none of its own: name a tenant with --tenant",
+				    f->d->x->child[child]->name);
 	if (err)
 		return fsck_problem(f, err, "/%s can't be read at %s: %s", path, f->d->x->child[child]->name, error_text(err));
 	return fsck_walk(f, child, dir, path, enters, visit);
