@@ -113,11 +113,12 @@ grep -qF "stratus_throttle_held_total{brick=\"$SCRATCH/b0\",volume=\"photos\",te
 [ "$("$STRATUS" usage --json | json 'sorted({b["volume"] for b in d})')" = "['photos']" ] || fail "usage --json names no volume"
 [ "$("$STRATUS" usage --csv --tenant acme | sed 's/.*,//' | paste -sd' ')" = "volume photos" ] || fail "--csv does not end with the volume: $("$STRATUS" usage --csv)"
 "$STRATUS" usage --total | grep -q '^photos  *acme ' || fail "--total does not name the volume: $("$STRATUS" usage --total)"
+for type in usage throttle cloud; do refused "takes the commands\? .*\(status\|tenants\)" ctl -- "$KEEPER" features/$type nonsense; done
 refused "say what it is to have" tenant resize photos globex
-"$STRATUS" tenant resize photos globex --quota 8M --inodes 100 | grep -q 'may have 8388608 bytes (8 MiB)' || fail "the quota is not told"
 status=0
 "$STRATUS" tenant resize photos acme --weight 0 2>err || status=$?
 [ "$status" = 2 ] && grep -q "'0' is no weight" err || fail "--weight 0: status $status, $(cat err)"
+"$STRATUS" tenant resize photos globex --quota 8M --inodes 100 | grep -q 'may have 8388608 bytes (8 MiB)' || fail "the quota is not told"
 quota_is_there() { [ "$(df -B1 --output=size "$G" | tail -n 1 | tr -d ' ')" = 8388608 ]; }
 wait_until 10 quota_is_there || fail "df does not show the quota: $(df -B1 "$G")"
 message=$(dd if=/dev/zero of="$G/large" bs=64k count=200 2>&1) && fail "more than the quota can be written"

@@ -271,8 +271,10 @@ int coordinator_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return heal_command(c, argc, argv, f);
 	if (argc == 2 && !strcmp(argv[0], "begin"))
 		return begin_command(c, argv[1], f);
-	if (argc < 1 || strcmp(argv[0], "status") || (argc == 2 && !json) || argc > 2)
+	if (argc < 1 || strcmp(argv[0], "status") || (argc == 2 && !json) || argc > 2) {
+		fprintf(f, "volume %s takes the commands status [--json], heal ..., scrub ... and begin NUMBER\n", x->name);
 		return -EINVAL;
+	}
 	pthread_mutex_lock(&c->lock);
 	if (json)
 		status_json(c, f);

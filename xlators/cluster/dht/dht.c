@@ -566,8 +566,10 @@ static int dht_command(struct xlator *x, int argc, char **argv, FILE *f)
 		return rebalance_command(x->private, argc - 1, argv + 1, f);
 	if (argc == 2 && !strcmp(argv[0], "bring") && !name_check(argv[1]))
 		return bring_command(x->private, argv[1], f);
-	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1]))
+	if (argc != 2 || strcmp(argv[0], "locate") || name_check(argv[1])) {
+		fprintf(f, "volume %s takes the commands locate NAME, bring NAME, rebalance ... and fsck ...\n", x->name);
 		return -EINVAL;
+	}
 	owner = root_owner(x->private, argv[1]);
 	if (!has_subvolume(x->private, (uint64_t)owner))
 		return -EIO;

@@ -195,7 +195,7 @@ static int io_stats_command(struct xlator *x, int argc, char **argv, FILE *f)
 	else if (argc == 1 && !strcmp(argv[0], "reset"))
 		reset(x->private);
 	else
-		return -EINVAL;
+		return fprintf(f, "volume %s takes the commands stats [json] and reset\n", x->name), -EINVAL;
 	return 0;
 }
 

@@ -332,16 +332,15 @@ static void print_tenants(struct cloud *c, FILE *f)
 
 static int cloud_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
-	if (argc != 1)
-		return -EINVAL;
-	if (!strcmp(argv[0], "tenants")) {
+	if (argc == 1 && !strcmp(argv[0], "tenants")) {
 		print_tenants(x->private, f);
-	} else if (!strcmp(argv[0], "access")) {
+	} else if (argc == 1 && !strcmp(argv[0], "access")) {
 		points_print(x->private, f);
-	} else if (!strcmp(argv[0], "purge")) {
+	} else if (argc == 1 && !strcmp(argv[0], "purge")) {
 		purge_wake(x);
 		print_purge(x->private, f);
 	} else {
+		fprintf(f, "volume %s takes the commands tenants, access and purge\n", x->name);
 		return -EINVAL;
 	}
 	return 0;

@@ -292,8 +292,10 @@ static int throttle_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct throttle *t = x->private;
 
-	if (argc < 1 || argc > 2 || strcmp(argv[0], "status") || (argc == 2 && strcmp(argv[1], "--json")))
+	if (argc < 1 || argc > 2 || strcmp(argv[0], "status") || (argc == 2 && strcmp(argv[1], "--json"))) {
+		fprintf(f, "volume %s takes the command status [--json]\n", x->name);
 		return -EINVAL;
+	}
 	if (argc == 1) {
 		throttle_dump(x, f);
 		return 0;

@@ -137,8 +137,12 @@ int usage_command(struct xlator *x, int argc, char **argv, FILE *out)
 		return print_status(x, out, false, NULL);
 	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "status") && !strcmp(argv[1], "--json"))
 		return print_status(x, out, true, argc == 3 ? argv[2] : NULL);
-	if (argc != 1 || strcmp(argv[0], "recount"))
+	if (argc != 1 || strcmp(argv[0], "recount")) {
+		fprintf(out,
+			"volume %s takes the commands status [--json [TENANT]], directories [--json], reading and recount\n",
+			x->name);
 		return -EINVAL;
+	}
 	err = recount_start(x);
 	if (err == -EBUSY)
 		fputs("a recount is under way\n", out);

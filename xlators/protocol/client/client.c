@@ -506,8 +506,10 @@ static int client_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
 	struct remote *r = x->private;
 
-	if (argc != 1 || strcmp(argv[0], "drop-connections"))
+	if (argc != 1 || strcmp(argv[0], "drop-connections")) {
+		fprintf(f, "volume %s takes the command drop-connections\n", x->name);
 		return -EINVAL;
+	}
 	for (unsigned i = 0; i < r->channels; i++)
 		channel_kill(&r->channel[i]);
 	fprintf(f, "%u connections dropped\n", r->channels);

@@ -218,8 +218,10 @@ static void server_dump(struct xlator *x, FILE *f)
 
 static int server_command(struct xlator *x, int argc, char **argv, FILE *f)
 {
-	if (argc != 1 || strcmp(argv[0], "drop-connections"))
+	if (argc != 1 || strcmp(argv[0], "drop-connections")) {
+		fprintf(f, "volume %s takes the command drop-connections\n", x->name);
 		return -EINVAL;
+	}
 	kill_connections(x->private);
 	fprintf(f, "connections dropped\n");
 	return 0;

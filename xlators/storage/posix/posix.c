@@ -287,8 +287,10 @@ static void posix_dump(struct xlator *x, FILE *out)
 /* rotate-key: handles made before the last but one call are no longer taken. */
 static int posix_command(struct xlator *x, int argc, char **argv, FILE *out)
 {
-	if (argc != 1 || strcmp(argv[0], "rotate-key"))
+	if (argc != 1 || strcmp(argv[0], "rotate-key")) {
+		fprintf(out, "volume %s takes the command rotate-key\n", x->name);
 		return -EINVAL;
+	}
 	int err = keys_rotate(brick_of(x));
 
 	if (!err)
