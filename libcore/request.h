@@ -106,6 +106,7 @@ struct request {
 	uint64_t
 		moment; /* what is answered was read after it (believe_ms), and what was made was nobody else's before; 0: not told. A translator may advance it */
 	bool resent;	/* the first try may have been done: creation that finds its own gfid is a success */
+	bool untouched; /* the leaf had no room for it, and saw so before it changed anything. For who has cleared it before */
 	bool made;	/* the leaf has made an object for it, also if it failed after that. For who has cleared it before */
 	struct client *client; /* NULL for the process's own doings */
 	struct graph *graph;

@@ -93,7 +93,7 @@ int disk_do_setxattr(struct sim_disk *p, const void *args, void *result)
 	if (x ? in->flags & XATTR_CREATE : in->flags & XATTR_REPLACE)
 		return x ? -EEXIST : -ENODATA;
 	if (disk_faults(p->disk)->full)
-		return -ENOSPC;
+		return disk_has_no_room(p);
 	disk_change(p->disk, &(struct disk_change){ .kind = CHANGE_XATTR,
 						    .gfid = o->attr.gfid,
 						    .name = in->name,

@@ -117,7 +117,7 @@ int disk_do_write(struct sim_disk *p, const void *args, void *result)
 	if (disk_faults(p->disk)->full && offset + size > o->attr.size) {
 		size = offset < o->attr.size ? o->attr.size - offset : size / 2 / PIECE * PIECE; /* what still goes in */
 		if (!size)
-			return -ENOSPC;
+			return disk_has_no_room(p);
 	}
 	write_at(p, o, offset, bytes, size);
 	out->written = (uint32_t)size;

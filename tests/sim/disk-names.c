@@ -178,7 +178,7 @@ int disk_make(struct sim_disk *p, const struct loc *loc, const struct gfid *g, m
 		return 0;
 	}
 	if (disk_faults(p->disk)->full)
-		return -ENOSPC;
+		return disk_has_no_room(p);
 	there = disk_find(p->disk, g);
 	err = there && there->attr.nlink ? make_room(p, there) : 0;
 	if (err)

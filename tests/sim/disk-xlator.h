@@ -14,6 +14,13 @@ struct sim_disk {
 	struct request *rq; /* whose call is just being done */
 };
 
+/* -ENOSPC, before anything is done. */
+static inline int disk_has_no_room(struct sim_disk *p)
+{
+	p->rq->untouched = true;
+	return -ENOSPC;
+}
+
 /* ---- disk-objects.c ---- */
 struct disk_object *disk_object_of(struct sim_disk *, const struct inode *); /* NULL: there is none, or no inode */
 /* Changes the attributes of the object whose gfid is in them, but for its size. */

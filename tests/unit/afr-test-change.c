@@ -504,6 +504,42 @@ static void asks_all_again(void *arg)
 	tree_release(&tree, file);
 }
 
+static void write_to(struct doing *d)
+{
+	*d = (struct doing){ .err = 1 };
+	write_data(d);
+}
+
+/* Whoever may write to a full set could hold it up, with a view for each write. */
+static void has_no_room(void *arg)
+{
+	struct doing writes;
+	char room[12];
+
+	(void)arg;
+	snprintf(room, sizeof(room), "%d", ENOROOM);
+	CHECK_INT(make_file(), 0);
+	all_say("limit", room);
+	write_to(&writes);
+	CHECK_INT(writes.err, -ENOSPC);
+	CHECK_INT(sum_of("failed: "), 0);
+	all_say("limit", TEXT_OF(ENOSPC));
+	write_to(&writes);
+	CHECK_INT(writes.err, -ENOSPC);
+	CHECK_INT(sum_of("failed: ") > 0, true); /* each may have taken more or less of it */
+	all_say("limit", "0");
+	next_view();
+	write_to(&writes);
+	CHECK_INT(writes.err, 0);
+	tree_release(&tree, file);
+}
+
+static void what_none_had_room_for_and_none_has_begun_is_not_recovered(void **state)
+{
+	(void)state;
+	on_set(3, has_no_room);
+}
+
 static void what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused(void **state)
 {
 	(void)state;
@@ -628,6 +664,7 @@ const struct CMUnitTest changes[] = {
 	cmocka_unit_test(a_token_of_an_earlier_view_is_asked_for_anew),
 	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
 	cmocka_unit_test(what_is_made_comes_with_its_token_though_another_is_to_be_shared),
+	cmocka_unit_test(what_none_had_room_for_and_none_has_begun_is_not_recovered),
 	cmocka_unit_test(what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 	cmocka_unit_test(what_a_member_could_not_copy_is_pending_there),

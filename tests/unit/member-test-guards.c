@@ -495,6 +495,80 @@ static void a_write_that_the_disk_takes_in_part_has_failed(void **state)
 	below = "";
 }
 
+static int full_from_the_start(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	(void)x, (void)in, (void)out;
+	rq->untouched = true;
+	return -ENOSPC;
+}
+
+static int full_in_its_midst(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+/* Who knows that a member has done nothing of it need not have it recovered; of old clients nothing is expected that they do not know. */
+static void untouched_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	struct replica_stamp stamp = { .flags = REPLICA_ROOM, .time = 1000000000 };
+	cleanup_buffer struct buffer *data = buffer_from("data", 4);
+	struct write_in in = { .data = data };
+	cleanup_file struct file *file = NULL;
+	static struct xlator_type full;
+	struct write_out out = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	full = *leaf->type;
+	leaf->type = &full;
+	full.write = full_from_the_start;
+	in.file = file;
+	stamp.epoch = view.epoch;
+	stamp.sequence = ++sequence;
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &in, &out), -ENOROOM);
+	CHECK_INT(put(++sequence, file), -ENOSPC);
+	full.write = full_in_its_midst;
+	stamp.sequence = ++sequence;
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &in, &out), -ENOSPC);
+}
+
+static void who_had_no_room_from_the_start_says_that_nothing_was_done(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, untouched_);
+}
+
+static void short_untouched_(void *arg)
+{
+	struct replica_stamp stamp = { .flags = REPLICA_ROOM, .time = 1000000000 };
+	cleanup_buffer struct buffer *data = buffer_from("data", 4);
+	struct xlator *lie = tree_find(&tree, "leaf");
+	char *cut[] = { (char[]){ "short" }, (char[]){ "2" } };
+	struct write_in in = { .data = data };
+	cleanup_file struct file *file = NULL;
+	struct write_out out = { 0 };
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	lie->type->command(lie, 2, cut, stdout);
+	in.file = file;
+	stamp.epoch = view.epoch;
+	stamp.sequence = ++sequence;
+	CHECK_INT(call(&client, &stamp, NULL, FOP_write, &in, &out), -ENOSPC);
+}
+
+static void what_the_disk_has_taken_in_part_is_not_said_to_be_untouched(void **state)
+{
+	(void)state;
+	below = "volume base\n type debug/memory\nend-volume\n";
+	on(" type test/lie\n subvolumes base\n", short_untouched_);
+	below = "";
+}
+
 /* ---- what another view has left ---- */
 
 /* A change that was sent in the view before, and comes late. */
@@ -591,6 +665,8 @@ const struct CMUnitTest guards[] = {
 	cmocka_unit_test(what_is_recovered_is_not_changed_nor_its_token_granted),
 	cmocka_unit_test(what_is_pending_is_not_changed_nor_copied_nor_struck_off_too_early),
 	cmocka_unit_test(a_write_that_the_disk_takes_in_part_has_failed),
+	cmocka_unit_test(who_had_no_room_from_the_start_says_that_nothing_was_done),
+	cmocka_unit_test(what_the_disk_has_taken_in_part_is_not_said_to_be_untouched),
 	cmocka_unit_test(what_is_told_to_be_lost_is_lost_or_the_member_says_that_it_is_not),
 	cmocka_unit_test(what_healing_removed_does_not_count_any_more_for_who_has_it_open),
 	cmocka_unit_test(what_was_sent_in_another_view_is_refused),

@@ -26,9 +26,9 @@ static void sort_answer(struct answers *s, int member, int err)
 		s->over |= bit;
 	} else if (err == -EASKFIRST) {
 		s->asks |= bit;
-	} else if (err == -ENOSPC || err == -EDQUOT) {
+	} else if (err == -ENOSPC || err == -ENOROOM || err == -EDQUOT) {
 		s->full |= bit;
-		s->error = err;
+		s->error = err == -ENOROOM ? -ENOSPC : err;
 	} else if (blames_member(err)) {
 		s->suspect |= bit;
 		s->error = s->error && err != -EROFS ? s->error : err;

@@ -235,7 +235,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 				       c->flight->sequence,
 				       flights_settled(c->a),
 				       MUTANT("new-time") ? clock_wall_ns() : c->time,
-				       c->in_doubt ? REPLICA_DOUBT : 0,
+				       REPLICA_ROOM | (c->in_doubt ? REPLICA_DOUBT : 0),
 				       session_tag(c->a->session) };
 	struct answers s;
 	struct fan *f;
@@ -264,6 +264,10 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA || (looks_first(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || all_refuse(c, v, f, err);
+		if (err == -ENOROOM) {
+			c->clean &= !c->in_doubt;
+			err = -ENOSPC;
+		}
 		*over = true;
 		break;
 	case AGAIN:

@@ -44,7 +44,7 @@ static bool has_decided(int err)
 	if (err == -ESTALE || err == -ENAMELESS)
 		return true;
 	return !err || (err != -EOVERLIMIT && err != -EASKFIRST && err != -EVIEW && err != -ERECOVERING &&
-			!answer_may_be_done(err) && err != -EROFS);
+			!answer_may_be_done(err) && err != -ENOROOM && err != -EROFS);
 }
 
 void limit_decided(struct changing *c, const struct view *v, struct fan *f, const struct replica_stamp *stamp)

@@ -453,6 +453,16 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, const str
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 
+/* ENOSPC where nothing of the change was done, of which the leaf tells: then nobody needs to look what each member has of it. Not of what takes more than one call below. */
+static bool left_untouched(const struct request *rq, enum fop fop, const void *in, int err)
+{
+	if (err != -ENOSPC || MUTANT("short-is-untouched"))
+		return err == -ENOSPC;
+	if (!rq->untouched || rq->made)
+		return false;
+	return fop == FOP_write || makes(fop) || (fop == FOP_setxattr && !is_quota(((const struct setxattr_in *)in)->name));
+}
+
 static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
 		  void *out)
 {
@@ -483,13 +493,16 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		return answer_done(rq, x, fop, in, out, a.value);
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	rq->limits = a.limits;
+	rq->untouched = rq->made = false;
 	err = perform(rq, x, fop, stamp, in, out);
-	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done"))
+	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done")) {
 		err = -ENOSPC;
+		rq->untouched = false;
+	}
 	if (ended(m, &a, fop, in, out, err))
 		granted_attach(rq);
 	tell_failed(m, rq, &n, err);
-	return err;
+	return stamp->flags & REPLICA_ROOM && left_untouched(rq, fop, in, err) ? -ENOROOM : err;
 }
 
 /* ---- the coordinator ---- */
@@ -542,6 +555,8 @@ static int heal_begins(struct member *m, const struct replica_stamp *stamp, cons
 	if (err || !n->objects)
 		return err;
 	err = m->frozen ? -EVIEW : touch(m, n);
+	if (err == -EROFS)
+		suspect_self(m, err);
 	if (!err)
 		err = made_by_heal(m, n);
 	if (err)
@@ -583,6 +598,8 @@ static void heal_ends(struct member *m, enum fop fop, const void *in, const void
 	}
 	if (err && !gfid_is_null(removed)) /* it is there yet */
 		gfid_set_remove(&m->dead, removed);
+	if (err == -EROFS)
+		suspect_self(m, err);
 	no_longer_running(m, parity);
 	pthread_mutex_unlock(&m->lock);
 }

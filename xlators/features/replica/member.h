@@ -385,6 +385,9 @@ int limit_set(struct request *, struct xlator *, const struct replica_stamp *, c
 	      struct setxattr_out *);
 
 /* own.c: what the member does of its own accord (REPLICA_OWN) */
+/* With the lock held. Nobody else can tell that the disk takes no changes: a client that comes for the first time gets no session here (features/cloud makes its tree before), and who heals only tries again.
+ * So the member asks the coordinator to leave it out. */
+void suspect_self(struct member *, int err);
 int own_call(struct request *, struct xlator *, enum fop, const struct replica_stamp *, const void *in, void *out);
 
 /* gate.c */

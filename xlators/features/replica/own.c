@@ -51,11 +51,8 @@ static int own_look(struct request *rq, struct xlator *x, const struct lookup_in
 	return later ? later : err;
 }
 
-/* Nobody else can tell that the disk takes no changes: a client that comes for the first time gets no session here (features/cloud makes its tree before). With the lock held. */
-static void suspect_self(struct member *m, int err)
+void suspect_self(struct member *m, int err)
 {
-	if (err != -EROFS)
-		return;
 	m->suspects |= 1u << m->number;
 	m->reason[m->number] = (uint32_t)-err;
 }
@@ -73,7 +70,8 @@ int own_call(struct request *rq, struct xlator *x, enum fop fop, const struct re
 		return fop_pass(rq, x, fop, in, out);
 	pthread_mutex_lock(&m->lock);
 	err = begins(m, fop, &n, &parity);
-	suspect_self(m, err); /* the list of what changed is on the same disk */
+	if (err == -EROFS || err == -EIO) /* the list of what changed is on the same disk; XFS says EIO when it has given up */
+		suspect_self(m, err);
 	pthread_mutex_unlock(&m->lock);
 	if (err)
 		return err;
@@ -82,7 +80,8 @@ int own_call(struct request *rq, struct xlator *x, enum fop fop, const struct re
 	pthread_mutex_lock(&m->lock);
 	if (!err)
 		touch_made(m, fop, out);
-	suspect_self(m, err);
+	if (err == -EROFS) /* EIO may be of one directory of a tenant */
+		suspect_self(m, err);
 	no_longer_running(m, parity);
 	pthread_mutex_unlock(&m->lock);
 	return err;

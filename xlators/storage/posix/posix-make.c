@@ -286,6 +286,7 @@ static int make(struct request *rq, struct xlator *x, struct making *m, struct i
 	if (!err)
 		err = make_object(rq, brick_of(x), &parent, m, &inherited, &made, &birth);
 	rq->made |= !err;
+	rq->untouched |= err == -ENOSPC;
 	err = parent_error(&parent, err);
 	if (err == -EEXIST && rq->resent)
 		return made_before(rq, x, &parent, m, inode, attr);

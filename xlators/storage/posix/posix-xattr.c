@@ -87,6 +87,7 @@ int brick_setxattr(struct request *rq, struct xlator *x, const struct setxattr_i
 	tail_header_set(object_of(x, in->inode), in->name);
 	if (!err)
 		err = hold_setxattr(&h, in->name, in->value.bytes ? in->value.bytes : "", in->value.size, (int)in->flags);
+	rq->untouched |= err == -ENOSPC;
 	if (is_acl(in->name))
 		acl_changed(object_of(x, in->inode));
 	if (err == -EEXIST && set_before(rq, in, &h))

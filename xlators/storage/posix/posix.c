@@ -78,7 +78,7 @@ static int ask_room(struct brick *b, int64_t cost)
 }
 
 /* Asks the file system once a second, or when what it granted last time is used up; and each time for much, so that what many take at once does not overflow. */
-int brick_room(struct brick *b, const struct request *rq, uint64_t bytes)
+int brick_room(struct brick *b, struct request *rq, uint64_t bytes)
 {
 	enum { SECOND_NS = 1000000000, MUCH = 1 << 30 };
 	int64_t cost = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
@@ -93,8 +93,10 @@ int brick_room(struct brick *b, const struct request *rq, uint64_t bytes)
 		err = ask_room(b, cost);
 	if (err == -ENOSPC && rq->limits == LIMITS_HEAL)
 		err = room_to_heal(b, cost);
-	if (err == -ENOSPC)
+	if (err == -ENOSPC) {
 		atomic_fetch_add(&b->refused_full, 1);
+		rq->untouched = true;
+	}
 	return err;
 }
 

@@ -103,7 +103,7 @@ static inline int result(long value)
 	return value < 0 ? -errno_now() : 0;
 }
 /* 0 while the space above the floor is enough for so many bytes more, else -ENOSPC. Half of what the floor leaves is for who makes members of a set equal. */
-int brick_room(struct brick *, const struct request *, uint64_t bytes);
+int brick_room(struct brick *, struct request *, uint64_t bytes);
 uint64_t brick_floor(const struct brick *, uint64_t total_bytes);
 
 /* posix-closing.c: what closing a removed object's last descriptor frees comes behind the answers. */
