@@ -204,13 +204,13 @@ static int judge_server(X509 *c, const char *file, const char *host, struct prob
 {
 	int64_t now = time(NULL);
 
-	if (!is_servers(c))
+	if (host && !is_servers(c)) /* nobody asks for more than the address where there is no cluster */
 		return problem_set(p, EINVAL, "%s is no certificate of a server: `stratus cert issue --server` makes one",
 				   file);
 	if (now < seconds_of(X509_get0_notBefore(c)))
-		return problem_set(p, EINVAL, "the certificate %s is not valid yet: is this machine's clock right?", file);
+		return problem_set(p, EKEYEXPIRED, "the certificate %s is not valid yet: is this machine's clock right?", file);
 	if (now >= end_of(c))
-		return problem_set(p, EINVAL, "the certificate %s has expired: have another one issued", file);
+		return problem_set(p, EKEYEXPIRED, "the certificate %s has expired: have another one issued", file);
 	if (host && !has_address(c, host))
 		return problem_set(
 			p, EINVAL,

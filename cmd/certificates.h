@@ -13,7 +13,8 @@ typedef void certificates_each_graph(void (*fn)(struct graph *, void *), void *a
  * "begins" and "ends" (seconds since 1970), "near" (ending_is_near()); or "role", "file" and "problem", a sentence: it can't be read. */
 json_t *certificates_find(certificates_each_graph *, const char *directory);
 
-/* Whether the certificate in the file is one by which a server may be known now, and at that address (NULL: any); a sentence and -EINVAL if not. */
+/* Whether the certificate in the file is one by which a server may be known now, and at that address (NULL: any); a sentence and -EINVAL if not, -EKEYEXPIRED if it was, or will be.
+ * With no address it need not be said to be a server's: only other servers of a cluster ask for that. */
 struct problem;
 int certificates_check_server(const char *file, const char *host, struct problem *);
 

@@ -34,12 +34,12 @@ static bool any_answers(const json_t *set)
 	return any;
 }
 
-/* A coordinator that was just started has not heard from anybody yet. */
+/* A coordinator that was just started has not heard from anybody yet, and has no view. */
 static json_t *ask(const char *volume, size_t number)
 {
 	json_t *set = cluster_set_status(volume, number);
 
-	for (unsigned ms = 0; ms < SETTLE_MS && set && !any_answers(set); ms += ASK_MS) {
+	for (unsigned ms = 0; ms < SETTLE_MS && set && (!any_answers(set) || !json_number(set, "epoch")); ms += ASK_MS) {
 		json_decref(set);
 		usleep(ASK_MS * 1000);
 		set = cluster_set_status(volume, number);
@@ -69,6 +69,13 @@ static int judge(const struct spec *before, size_t brick, const json_t *set, str
 	size_t size = spec_set_size(before), first = brick - brick % size, sources = 0, lacks = before->bricks;
 	const json_t *members = json_object_get(set, "members");
 	bool owed = says(set, "recovery_owed");
+
+	if (says(set, "scrub_owed") && json_number(set, "first") == (json_int_t)(brick - first))
+		return problem_set(
+			p, EBUSY,
+			"brick%zu of volume %s can't be replaced now: after a power cut it may alone have what was acknowledged last, until what changed of late "
+			"has been compared; wait until `stratus status` does not tell of that any more (--force does not wait)",
+			brick, before->volume);
 
 	for (size_t i = 0; i < size; i++) {
 		bool has = has_everything(json_array_get(members, i)) && !owed;

@@ -55,7 +55,10 @@ static void print_set(const json_t *v, const json_t *set, size_t first)
 	if (!json_object_get(set, "members"))
 		return;
 	printf("  replica set: %s, view %" JSON_INTEGER_FORMAT " (%s)%s\n", set_state(set), json_number(set, "epoch"),
-	       json_text(set, "why"), json_is_true(json_object_get(set, "recovery_owed")) ? ", recovery is under way" : "");
+	       json_text(set, "why"),
+	       json_is_true(json_object_get(set, "recovery_owed")) ? ", recovery is under way"
+	       : json_is_true(json_object_get(set, "scrub_owed"))  ? ", what changed of late is to be compared"
+								   : "");
 	json_array_foreach(json_object_get(set, "members"), i, member)
 	{
 		printf("    %-8s ", json_text(json_array_get(bricks, first + i), "name"));

@@ -132,6 +132,10 @@ begin own
 "$STRATUS" volume create photos --start --tls-dir "$SCRATCH/own" 127.0.0.1:"$SCRATCH/b0" >/dev/null
 "$STRATUS" volume create plain --start 127.0.0.1:"$SCRATCH/b1" >/dev/null
 ends
+begin old
+grep -q 'has expired' err || fail "it does not tell that its certificate has expired: $(cat err)"
+grep -q 'has expired' c.log || fail "its log does not tell that its certificate has expired"
+ends
 mv b1 b1-away
 mv own/crl.pem crl.pem
 chmod 644 own/key.pem

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 need_stack
-need mkfs.ext4 python3
+need mkfs.ext4 python3 setfattr
 scratch
 cd "$SCRATCH"
 STACK=$SCRATCH
@@ -61,6 +61,22 @@ sync -f gamma-disk
 timeout 60 mkdir mnt-acme/later || fail "there is room again, and nothing can be made"
 wait_until 60 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
 
+# ---- what no disk has room for, and none has begun, is refused and no more: nobody else waits for a new view ----
+epochs() { for name in alpha beta gamma; do { on $name heal status --json shared | json 'd[0]["epoch"]'; } 2>/dev/null || true; done; }
+big() { setfattr -n user.big -v "0x$(head -c 60000 /dev/zero | od -An -v -tx1 | tr -d ' \n')" "$1" 2>/dev/null; }
+too_big=true
+for directory in . gamma-disk; do
+	: >$directory/try
+	big $directory/try && too_big=false
+	rm $directory/try
+done
+if $too_big; then
+	before=$(epochs)
+	[ -n "$before" ] || fail "nobody tells of the view"
+	for i in 1 2 3 4 5; do big mnt-acme/file && fail "an attribute is set that no disk has room for"; done
+	[ "$(epochs)" = "$before" ] || fail "what is refused made new views: $before, then $(epochs)"
+fi
+
 # ---- read-only: whoever comes, comes ----
 ! on gamma status --check --full 100 | grep -q read-only || fail "status --check: $(on gamma status --check)"
 mount -o remount,abort gamma-disk || fail "the file system does not take 'abort'"
@@ -72,6 +88,17 @@ GLOBEX=$LAST_PID
 timeout 20 mkdir mnt-globex/dir || fail "who comes for the first time can't make anything: $(told)"
 left_out() { states_are "['in', 'in', 'out']" || states_are "['in', 'in', 'back']"; } # it is tried again now and then
 wait_until 20 left_out || fail "the brick that takes nothing is not left out: $(told)"
+# it is tried again now and then, and nobody waits for that, neither who was there nor who comes
+VIEW=$(epochs) COUNT=0
+tried_again() {
+	COUNT=$((COUNT + 1))
+	timeout 25 mkdir mnt-globex/again-$COUNT || fail "who is there waits for a brick that is not healed: $(told)"
+	[ "$(epochs)" -ge $((VIEW + 2)) ]
+}
+wait_until 90 tried_again || fail "the brick is not tried again: $(told)"
+start_mount "$SCRATCH/mnt-initech" "$SERVERS:/shared" --tls-dir "$SCRATCH/initech"
+timeout 25 mkdir mnt-initech/dir || fail "who comes later waits for a brick that is not healed: $(told)"
+stop_mount "$SCRATCH/mnt-initech" "$LAST_PID"
 echo second >mnt-acme/file && [ "$(cat mnt-acme/file)" = second ] || fail "who was there can't write"
 # what is refused for who one is, is refused at once
 lead tenant suspend shared initech >/dev/null

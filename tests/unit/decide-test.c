@@ -384,9 +384,31 @@ static void the_register_of_a_version_before_is_read(void **state)
 	out_of_the_file();
 }
 
+/* Its disk takes no changes, so it is never healed; what it says of others does not count, for it may know nothing. */
+static void who_is_back_and_suspects_itself_is_left_out(void **state)
+{
+	(void)state;
+	begin();
+	c.owed = c.stored_owed = (struct owed){ 0 };
+	c.view.state[1] = MEMBER_BACK;
+	c.view.away = 0;
+	c.member[1].known = true;
+	c.member[1].last.suspects = 1u << 0;
+	decide(&c);
+	assert_int_equal(made.epoch, 0);
+	c.member[1].last.suspects = 1u << 1;
+	c.member[1].last.reason[1] = EROFS;
+	decide(&c);
+	assert_int_equal(made.epoch, 8);
+	assert_int_equal(made.state[1], MEMBER_OUT);
+	assert_int_equal(made.state[0], MEMBER_IN);
+	end();
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_is_back_and_suspects_itself_is_left_out),
 		cmocka_unit_test(the_truth_of_a_recovery_that_was_broken_off_is_that_of_the_next_one),
 		cmocka_unit_test(who_was_being_recovered_waits_for_the_truth),
 		cmocka_unit_test(who_goes_after_a_view_was_made_is_waited_for_anew),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who belongs to the set: what is to change, and why. */
+#include <errno.h>
 #include <time.h>
 
 #include "coordinator.h"
@@ -38,13 +39,21 @@ static void say(struct decision *d, const char *text)
 	d->changed = true;
 }
 
+/* Of one that is BACK what it says of itself counts, too: whose disk takes no changes is never healed, and holds up who has no session there. */
 static uint32_t suspects(const struct coordinator *c)
 {
 	uint32_t mask = 0;
 
-	for (int i = 0; i < c->members; i++)
-		if (c->view.epoch && c->view.state[i] == MEMBER_IN && c->member[i].last.epoch == c->view.epoch)
-			mask |= c->member[i].last.suspects;
+	for (int i = 0; i < c->members; i++) {
+		uint32_t told = c->member[i].last.suspects;
+
+		if (!c->view.epoch || c->member[i].last.epoch != c->view.epoch)
+			continue;
+		if (c->view.state[i] == MEMBER_IN)
+			mask |= told;
+		else if (c->view.state[i] == MEMBER_BACK)
+			mask |= told & 1u << i;
+	}
 	return mask;
 }
 
@@ -81,8 +90,10 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 		return "its disk did not do what others did";
 	if (!(suspected >> i & 1))
 		return NULL;
-	return c->member[i].last.suspects >> i & 1 ? "its file system is read-only"
-						   : "a client could not change something there";
+	if (!(c->member[i].last.suspects >> i & 1))
+		return "a client could not change something there";
+	return c->member[i].last.reason[i] == EROFS ? "its file system is read-only"
+						    : "its disk does not take its list of changes";
 }
 
 /* What was acknowledged and not synced everywhere goes with it: so it is tried again, for it may just be slow. */

@@ -102,6 +102,7 @@ static void status_json(struct coordinator *c, FILE *f)
 	fprintf(f, ",\"epoch\":%llu,\"writable\":%s,\"changes_wait\":%s,\"why\":", (unsigned long long)c->view.epoch,
 		c->writable ? "true" : "false", c->changes_wait ? "true" : "false");
 	string_json(c->why, f);
+	fprintf(f, ",\"scrub_owed\":%s,\"first\":%d", c->owed.scrub ? "true" : "false", view_first(&c->view));
 	fprintf(f, ",\"recovery_owed\":%s,\"generation\":%llu,\"healed_objects\":%llu,\"healed_bytes\":%llu,\"members\":[",
 		c->owed.recovery ? "true" : "false", (unsigned long long)c->generation,
 		(unsigned long long)atomic_load(&c->heal.objects), (unsigned long long)atomic_load(&c->heal.bytes));

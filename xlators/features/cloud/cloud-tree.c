@@ -115,7 +115,7 @@ int tree_root(struct xlator *x, const struct tenant *t, struct inode **inode)
 			  t->name, t->name);
 		inode_unref(*inode);
 		*inode = NULL;
-		err = -EIO;
+		err = -EINVAL;
 	}
 	return err;
 }

@@ -267,7 +267,7 @@ static int send_hello(struct channel *ch)
 /* What the brick can't do just now, for its disk or its server. Who may not come is refused for good. */
 static bool may_pass(int status)
 {
-	bool by_disk = status == -EROFS || status == -EIO || status == -ENOSPC;
+	bool by_disk = status == -EROFS || status == -EIO;
 
 	return by_disk || status == -EAGAIN || status == -ENOMEM || status == -ESTALE || status == -ENOTCONN;
 }
