@@ -13,14 +13,28 @@
 
 const struct gfid gfid_root = { { [15] = 1 } };
 
+/* Of more than 256 bytes a signal leaves the rest for another call, and before the kernel has been seeded it leaves all. */
+static void fill_random(void *to, size_t size)
+{
+	uint8_t *at = to;
+
+	while (size) {
+		ssize_t got = getrandom(at, size, 0);
+
+		if (got < 0 && errno != EINTR)
+			abort();
+		at += got < 0 ? 0 : got;
+		size -= got < 0 ? 0 : (size_t)got;
+	}
+}
+
 void gfid_create(struct gfid *g)
 {
 	static _Thread_local uint8_t stock[512];
 	static _Thread_local size_t left;
 
 	if (left < sizeof(g->bytes)) {
-		if (getrandom(stock, sizeof(stock), 0) != sizeof(stock))
-			abort(); /* the kernel promises up to 256 bytes at once, and more in practice once it is seeded */
+		fill_random(stock, sizeof(stock));
 		left = sizeof(stock);
 	}
 	left -= sizeof(g->bytes);
@@ -99,8 +113,7 @@ static struct {
 
 static void make_key(void)
 {
-	if (getrandom(key.word, sizeof(key.word), 0) != sizeof(key.word))
-		abort(); /* as in gfid_create */
+	fill_random(key.word, sizeof(key.word));
 }
 
 void gfid_hash_key(const uint64_t word[2])

@@ -2,13 +2,16 @@
 /* The inode table: one inode for a gfid, references, idle ones, and slots whose destructors run exactly once. */
 #include "test.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +29,36 @@ static void forget(struct xlator *x, struct inode *i, void *slot)
 
 static const struct xlator_type type = { .name = "test/test", .forget_inode = forget };
 static struct xlator owner = { .type = &type }, other = { .type = &type };
+
+static bool
+	signals_come; /* while the kernel gives random bytes: more than 256 at once are cut, and now and then it gives none */
+static int calls;
+
+/* The C library's, for all that is in this process. */
+__attribute__((visibility("default"))) ssize_t getrandom(void *to, size_t size, unsigned flags)
+{
+	if (signals_come && ++calls % 3 == 1) {
+		errno = EINTR;
+		return -1;
+	}
+	return syscall(SYS_getrandom, to, signals_come && size > 256 ? 256 : size, flags);
+}
+
+static void a_signal_keeps_nobody_from_getting_a_gfid(void **state)
+{
+	enum { MANY = 200 };
+	struct gfid g[MANY];
+
+	(void)state;
+	signals_come = true;
+	for (int i = 0; i < MANY; i++) {
+		gfid_create(&g[i]);
+		for (int k = 0; k < i; k++)
+			assert_false(gfid_equal(&g[i], &g[k]));
+	}
+	signals_come = false;
+	assert_true(calls > 0);
+}
 
 static void a_gfid_has_one_inode(void **state)
 {
@@ -333,6 +366,7 @@ static void gfids_that_end_alike_are_not_in_one_place(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_signal_keeps_nobody_from_getting_a_gfid),
 		cmocka_unit_test(a_gfid_has_one_inode),
 		cmocka_unit_test(who_has_only_the_gfid_says_no_type),
 		cmocka_unit_test(what_is_held_at_the_end_is_named),
