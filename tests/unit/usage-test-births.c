@@ -370,6 +370,22 @@ static void what_a_first_try_has_made_is_not_taken_away_before_the_second_has_en
 	close_living();
 }
 
+/* The directory has gone from the brick, say: what the leaf says of that is what is to be told. */
+static void what_the_leaf_calls_stale_is_told_so_to_a_second_try(void **s)
+{
+	(void)s;
+	failing = "mknod";
+	open_living();
+	failing = "getattr";
+	set_failure("errno", "ESTALE");
+	set_failure("percent", "100");
+	assert_int_equal(task_call(make_again, NULL), 0);
+	set_failure("percent", "0");
+	assert_int_equal(again_err, -ESTALE);
+	expect_equal();
+	close_living();
+}
+
 int births_run(void)
 {
 	static const struct CMUnitTest births[] = {
@@ -382,6 +398,7 @@ int births_run(void)
 		cmocka_unit_test_setup_teardown(what_was_made_by_a_birth_that_fails_is_charged, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_first_try_has_made_is_not_taken_away_before_the_second_has_ended, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_the_leaf_calls_stale_is_told_so_to_a_second_try, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(births, tasks_start, tasks_stop);

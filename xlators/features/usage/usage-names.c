@@ -100,18 +100,20 @@ static struct inode *made_before(struct request *rq, struct xlator *x, const str
 	return found;
 }
 
-/* Nobody else changes it meanwhile: if it went the leaf would make another one, and what is noted be the first. -ESTALE: it has gone already. */
+/* Nobody else changes it meanwhile: if it went the leaf would make another one, and what is noted be the first. *gone: it has already, so there is nothing to make again. */
 static int make_again(struct request *rq, struct xlator *x, const struct birth *b, struct inode *made, enum fop fop,
-		      const void *in, void *out)
+		      const void *in, void *out, bool *gone)
 {
 	cleanup_inode struct inode *there = NULL;
 	struct charge *c;
 	int err = charge_begin_alone(rq, x, made, &c);
 
+	*gone = err == -ESTALE;
 	if (err)
 		return err;
 	there = made_before(rq, x, b);
-	err = there == made ? fop_call(rq, x->child[0], fop, in, out) : -ESTALE;
+	*gone = there != made;
+	err = *gone ? -ESTALE : fop_call(rq, x->child[0], fop, in, out);
 	charge_end(rq, x, made, c);
 	return err;
 }
@@ -193,16 +195,17 @@ static int make(struct request *rq, struct xlator *x, const struct birth *b, enu
 {
 	cleanup_inode struct inode *made = NULL;
 	struct charge *dir;
-	bool tagged;
+	bool tagged, anew;
 	int err = charge_begin(rq, x, b->loc->parent, &dir);
 
 	if (err)
 		return err;
 	made = made_before(rq, x, b);
 	err = dirs_born(rq, charge_dir_now(x, dir), &tagged);
-	if (!err)
-		err = made ? make_again(rq, x, b, made, fop, in, out) : -ESTALE;
-	if (err == -ESTALE)
+	anew = !err && !made;
+	if (!err && made)
+		err = make_again(rq, x, b, made, fop, in, out, &anew);
+	if (anew) /* also what the leaf says may be that it is stale: that is the answer then */
 		err = make_claimed(rq, x, b, fop, in, out, dir);
 	if (tagged)
 		dirs_unborn(rq);
