@@ -4,6 +4,9 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "test-check.h"
 
@@ -348,34 +351,69 @@ static void who_waits_for_another_sync_of_the_file_goes_on_when_that_ends(void *
 
 /* ---- and by whom it is known ---- */
 
-static void known_(void *arg)
+/* A process that is started anew: in its first view. */
+static int start_anew(void)
+{
+	int err = reopen();
+
+	count_syncs();
+	return err ? err : change_view(NULL);
+}
+
+/* Whether that file, which is made, is synced now. (What debug/memory had is gone.) */
+static int sync_as(const char *name, const struct gfid *gfid)
+{
+	cleanup_file struct file *file = NULL;
+	int err = make_as(name, gfid, &file);
+
+	return err ? err : sync_file(file, 0);
+}
+
+static int lose(const char *name, struct gfid *gfid)
+{
+	cleanup_file struct file *file = NULL;
+	int err;
+
+	gfid_create(gfid);
+	err = make_as(name, gfid, &file);
+	return err ? err : sync_file(file, -EIO);
+}
+
+static int good_sync(struct xlator *leaf)
+{
+	(void)leaf;
+	return 0;
+}
+
+static bool is_unsynced(void)
 {
 	struct lease_reply r = { 0 };
-	cleanup_file struct file *file = NULL;
+
+	return !lease(&r) && r.unsynced;
+}
+
+static void known_(void *arg)
+{
+	struct gfid f, g;
 
 	(void)arg;
 	count_syncs();
+	counting.sync = good_sync;
 	CHECK_INT(change_view(NULL), 0);
-	CHECK_INT(make("f", &file), 0);
-	CHECK_INT(sync_file(file, -EIO), -EIO);
-	sync_error = 0;
-	file_unref(file);
-	file = NULL;
-	CHECK_INT(reopen(), 0);
-	count_syncs();
-	CHECK_INT(change_view(NULL), 0);
-	CHECK_INT(lease(&r), 0);
-	CHECK_INT(r.unsynced, 1);
-	CHECK_INT(make("g", &file), 0);
-	CHECK_INT(sync_file(file, 0), -EIO); /* nobody knows which it was */
+	gfid_create(&g);
+	CHECK_INT(lose("f", &f), -EIO);
+	CHECK_INT(sync_as("g", &g), 0);
+	for (int starts = 0; starts < 2; starts++) {
+		CHECK_INT(start_anew(), 0);
+		CHECK_INT(is_unsynced(), true);
+		CHECK_INT(sync_as("f", &f), -EIO);
+		CHECK_INT(sync_as("g", &g), 0); /* though it was changed then, too */
+	}
 	CHECK_INT(come_back_from_away(), 0);
-	CHECK_INT(sync_file(file, 0), 0);
-	file_unref(file);
-	file = NULL;
+	CHECK_INT(is_unsynced(), false);
 	CHECK_INT(reopen(), 0);
 	CHECK_INT(change_view(NULL), 0);
-	CHECK_INT(lease(&r), 0);
-	CHECK_INT(r.unsynced, 0);
+	CHECK_INT(is_unsynced(), false);
 }
 
 /* For the kernel will not tell it once more. */
@@ -383,6 +421,187 @@ static void what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew(void
 {
 	(void)state;
 	on(ON_MEMORY, known_);
+}
+
+static void doubted_(void *arg)
+{
+	struct gfid f, g;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	gfid_create(&f);
+	gfid_create(&g);
+	CHECK_INT(sync_as("f", &f), 0);
+	CHECK_INT(sync_when_the_disk_says(-EIO), -EIO);
+	sync_error = 0;
+	CHECK_INT(sync_as("g", &g), 0);
+	CHECK_INT(start_anew(), 0);
+	CHECK_INT(sync_as("f", &f), -EIO);
+	CHECK_INT(sync_as("g", &g), 0);
+}
+
+/* Who has it open is told; but who opens it anew need not be. */
+static void what_a_sync_of_all_may_have_been_about_is_not_synced_after_a_start(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, doubted_);
+}
+
+static void many_(void *arg)
+{
+	enum { MORE = 65 };
+	struct gfid g;
+	char name[16];
+
+	(void)arg;
+	count_syncs();
+	counting.sync = good_sync;
+	CHECK_INT(change_view(NULL), 0);
+	for (int i = 0; i < MORE; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		CHECK_INT(lose(name, &g), -EIO);
+		if (i == MORE - 2) {
+			gfid_create(&g);
+			CHECK_INT(sync_as("as yet", &g), 0);
+		}
+	}
+	CHECK_INT(start_anew(), 0);
+	gfid_create(&g);
+	CHECK_INT(sync_as("g", &g), -EIO);
+}
+
+static void who_has_lost_more_than_is_remembered_syncs_nothing(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, many_);
+}
+
+static void write_state(const char *name, const char *text)
+{
+	FILE *f = fopen(state_path(name), "w");
+
+	CHECK_INT(f != NULL, true);
+	if (!f)
+		return;
+	fputs(text, f);
+	fclose(f);
+}
+
+static void cut_(void *arg)
+{
+	static const char *const texts[] = { "",
+					     "stratus lost 1\n",
+					     "stratus lost 1\n6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\n",
+					     "stratus lost 1\n6d6a1f70-0d3c-4c1d-9a6\nend\n",
+					     "stratus lost 2\nend\n",
+					     "stratus lost 1\nany\nend\n" };
+	struct gfid g;
+
+	(void)arg;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		write_state("lost", texts[i]);
+		CHECK_INT(start_anew(), 0);
+		gfid_create(&g);
+		CHECK_INT(sync_as("g", &g), -EIO);
+	}
+	write_state("lost", "stratus lost 1\n6d6a1f70-0d3c-4c1d-9a65-3d1a7c1f4b01\nend\n");
+	CHECK_INT(start_anew(), 0);
+	CHECK_INT(sync_as("g", &g), 0);
+	CHECK_INT(is_unsynced(), true);
+}
+
+/* An older version left it empty. */
+static void a_list_of_what_is_lost_that_does_not_end_is_of_any_file(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, cut_);
+}
+
+static void spare_(void *arg)
+{
+	struct gfid f, g;
+
+	(void)arg;
+	gfid_create(&g);
+	for (int again = 0; again < 2; again++) { /* what was used is there again when the member has been healed */
+		count_syncs();
+		CHECK_INT(change_view(NULL), 0);
+		CHECK_INT(mkdir(state_path("lost.new"), 0700), 0);
+		CHECK_INT(lose("f", &f), -EIO);
+		CHECK_INT(access(state_path("lost.spare"), F_OK), -1);
+		CHECK_INT(rmdir(state_path("lost.new")), 0);
+		CHECK_INT(lose("more", &f), -EIO);
+		CHECK_INT(start_anew(), 0);
+		CHECK_INT(is_unsynced(), true);
+		CHECK_INT(sync_as("g", &g), -EIO);
+		CHECK_INT(come_back_from_away(), 0);
+		CHECK_INT(start_anew(), 0);
+		CHECK_INT(is_unsynced(), false);
+	}
+}
+
+/* It can rename one that it has, which is of any file then. */
+static void a_disk_that_takes_no_new_file_makes_a_loss_known_to_who_is_started_anew(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, spare_);
+}
+
+/* Of what was written to standard error meanwhile. */
+static int complaints(FILE *log)
+{
+	char line[1000];
+	int count = 0;
+
+	rewind(log);
+	while (fgets(line, sizeof(line), log))
+		count += strstr(line, "/lost, by which the next process knows") != NULL;
+	return count;
+}
+
+static void complained_(void *arg)
+{
+	FILE *log = tmpfile();
+	int kept = dup(STDERR_FILENO), said[2] = { -1, -1 };
+	struct gfid f;
+
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(lose("first", &f), -EIO);
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(change_view(NULL), 0);
+	for (int i = 0; i < TRIES && !access(state_path("lost"), F_OK); i++)
+		task_sleep_ms(SOON_MS);
+	unlink(state_path("lost.spare"));
+	CHECK_INT(mkdir(state_path("lost.spare"), 0700), 0);
+	CHECK_INT(mkdir(state_path("lost.new"), 0700), 0);
+	dup2(fileno(log), STDERR_FILENO);
+	for (int i = 0; i < 20; i++) {
+		char name[16];
+
+		if (i == 10) {
+			said[0] = complaints(log);
+			rmdir(state_path("lost.new"));
+			CHECK_INT(symlink("lost.new", state_path("lost.new")), 0); /* another error */
+		}
+		snprintf(name, sizeof(name), "f%d", i);
+		CHECK_INT(lose(name, &f), -EIO);
+	}
+	said[1] = complaints(log);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	fclose(log);
+	CHECK_INT(said[0], 1);
+	CHECK_INT(said[1], 2);
+}
+
+/* Each sync that is refused tries it once more. */
+static void that_a_loss_can_not_be_made_known_is_said_once_for_each_reason(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, complained_);
 }
 
 const struct CMUnitTest losses[] = {
@@ -395,5 +614,10 @@ const struct CMUnitTest losses[] = {
 	cmocka_unit_test(who_waits_for_another_sync_of_the_file_goes_on_when_that_ends),
 	cmocka_unit_test(of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss),
 	cmocka_unit_test(what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew),
+	cmocka_unit_test(what_a_sync_of_all_may_have_been_about_is_not_synced_after_a_start),
+	cmocka_unit_test(who_has_lost_more_than_is_remembered_syncs_nothing),
+	cmocka_unit_test(a_list_of_what_is_lost_that_does_not_end_is_of_any_file),
+	cmocka_unit_test(a_disk_that_takes_no_new_file_makes_a_loss_known_to_who_is_started_anew),
+	cmocka_unit_test(that_a_loss_can_not_be_made_known_is_said_once_for_each_reason),
 };
 const unsigned losses_count = sizeof(losses) / sizeof(losses[0]);

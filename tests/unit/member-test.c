@@ -57,6 +57,14 @@ static void open_member(const char *leaf)
 		fail_msg("%s", problem.text);
 }
 
+const char *state_path(const char *name)
+{
+	static char path[200];
+
+	snprintf(path, sizeof(path), "%s/state/%s", base, name);
+	return path;
+}
+
 int reopen(void)
 {
 	struct problem problem = { "" };
@@ -254,18 +262,26 @@ struct inode *root(void)
 	return inode_get(tree.graph->inodes, &gfid_root, S_IFDIR);
 }
 
-int make(const char *name, struct file **file)
+int make_as(const char *name, const struct gfid *gfid, struct file **file)
 {
 	cleanup_inode struct inode *parent = root();
 	struct create_in in = { .loc = { .parent = parent, .name = name }, .flags = O_RDWR, .mode = 0644 };
 	struct create_out out = { 0 };
 	int err;
 
-	gfid_create(&in.gfid);
+	in.gfid = *gfid;
 	err = change(++sequence, FOP_create, &in, &out);
 	*file = err ? NULL : file_ref(out.file);
 	fop_out_clear(FOP_create, &out);
 	return err;
+}
+
+int make(const char *name, struct file **file)
+{
+	struct gfid gfid;
+
+	gfid_create(&gfid);
+	return make_as(name, &gfid, file);
 }
 
 int drop(const char *name, struct note *n)

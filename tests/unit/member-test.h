@@ -31,7 +31,8 @@ extern uint32_t anew;	       /* members that are told all that they lack, as the
 extern unsigned other_members; /* of the view beside this one, which are IN as far as it knows */
 
 void on(const char *leaf, task_fn *);
-int reopen(void); /* the brick is started anew, on what it keeps beside the leaf */
+const char *state_path(const char *name); /* in the state directory; good until the next call */
+int reopen(void);			  /* the brick is started anew, on what it keeps beside the leaf */
 
 /* As the coordinator. Takes what `more` holds. */
 void pack_secret(struct pack *); /* and the epoch: what each call of the coordinator begins with */
@@ -52,6 +53,7 @@ int call(struct client *from, const struct replica_stamp *, const struct place *
 int change(uint64_t number, enum fop, const void *in, void *out);
 struct inode *root(void);
 int make(const char *name, struct file **);
+int make_as(const char *name, const struct gfid *, struct file **);
 int drop(const char *name, struct note *); /* *n: its note */
 int put(uint64_t number, struct file *);
 int look(void); /* for "f" */

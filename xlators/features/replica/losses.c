@@ -1,72 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the member's disk has taken and could not keep. The kernel tells it once, and syncs without it from then on: so it is remembered here until the member has been healed, and
- * by a file in the state directory for a process that follows (doc/replication.md). */
-#include <fcntl.h>
-#include <unistd.h>
-
+ * by a file in the state directory for a process that follows (losses-mark.c; doc/replication.md). */
 #include "verbs.h"
 
-#define MARK "lost"
+#include <fcntl.h>
 
-struct file_sync { /* under way, on the stack of its caller */
-	struct gfid gfid;
-	uint64_t number;
-	struct file_sync *next;
-};
-
-/* ---- by the process that follows ---- */
-
-static int mark(struct member *m, bool on)
+bool losses_have(const struct losses *l, const struct gfid *g)
 {
-	int fd;
-
-	task_blocks();
-	if (!on)
-		return unlinkat(m->index.directory_fd, MARK, 0) && errno != ENOENT ? -errno : 0;
-	fd = openat(m->index.directory_fd, MARK, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	close(fd);
-	return 0;
+	for (unsigned i = 0; i < l->count && i < LOST_KEPT; i++)
+		if (gfid_equal(&l->gfid[i], g))
+			return true;
+	return l->count > LOST_KEPT;
 }
 
-/* Not with the lock held. One at a time, and who comes meanwhile waits. What fails is tried again by who comes next. */
-static void mark_as_is(struct member *m)
+bool losses_add(struct losses *l, const struct gfid *g)
 {
-	int err = 0;
+	if (losses_have(l, g))
+		return false;
+	if (l->count < LOST_KEPT)
+		l->gfid[l->count++] = *g;
+	else
+		l->count = LOST_KEPT + 1;
+	return true;
+}
+
+/* ---- what is synced just now ---- */
+
+static struct sync_queue *queue_of(struct member *m, const struct gfid *g)
+{
+	return &m->syncs[gfid_hash(g) % SYNC_QUEUES];
+}
+
+static void sync_begins(struct member *m, struct file_sync *s)
+{
+	struct sync_queue *q = queue_of(m, &s->gfid);
 
 	pthread_mutex_lock(&m->lock);
-	while (m->marking)
-		task_cond_wait(&m->sync_over, &m->lock, NO_DEADLINE);
-	while (!err && m->marked != m->unsynced && !MUTANT("mark-no-loss")) {
-		bool on = m->unsynced;
-
-		m->marking = true;
-		pthread_mutex_unlock(&m->lock);
-		err = mark(m, on);
-		if (err)
-			log_error(m->x, NULL,
-				  "can't %s %s/" MARK ", by which the next process knows what the disk has lost: %s",
-				  on ? "make" : "remove", m->state_dir, error_text(err));
-		pthread_mutex_lock(&m->lock);
-		m->marking = false;
-		m->marked = err ? m->marked : on;
-		task_cond_broadcast(&m->sync_over);
-	}
+	s->number = ++m->syncs_begun;
+	s->before = q->last;
+	*(q->last ? &q->last->next : &q->first) = s;
+	q->last = s;
 	pthread_mutex_unlock(&m->lock);
 }
 
-void losses_begin(struct member *m)
+static void leave(struct sync_queue *q, struct file_sync *s)
 {
-	m->marked = m->unsynced = !faccessat(m->index.directory_fd, MARK, F_OK, 0);
-	if (m->unsynced) {
-		m->lost_count = LOST_KEPT + 1;
-		log_error(m->x, NULL,
-			  "the disk has not kept all that was written to it before the start: the member is to be healed");
-	}
+	*(s->before ? &s->before->next : &q->first) = s->next;
+	*(s->next ? &s->next->before : &q->last) = s->before;
+	if (q->waits)
+		task_cond_broadcast(&q->over);
+}
+
+static bool others_sync(const struct sync_queue *q, const struct gfid *g, uint64_t until)
+{
+	for (const struct file_sync *s = q->first; s && s->number <= until; s = s->next)
+		if (gfid_equal(&s->gfid, g))
+			return true;
+	return false;
+}
+
+/* With the lock held; what it was told has been noted. Of two syncs of one open file the kernel tells one: who was told nothing waits until the others have been told. */
+static int sync_ends(struct member *m, struct file_sync *s, int err, uint64_t deadline_ns)
+{
+	struct sync_queue *q = queue_of(m, &s->gfid);
+	uint64_t until = m->syncs_begun;
+
+	leave(q, s);
+	q->waits++;
+	while (!err && others_sync(q, &s->gfid, until) && !MUTANT("judge-at-once"))
+		err = task_cond_wait(&q->over, &m->lock, deadline_ns);
+	q->waits--;
+	return err;
 }
 
 /* ---- all of the disk ---- */
+
+/* With the lock held. The kernel does not say of what that was. Who has one of these open here is told by it; the next process opens them anew, and knows only what it finds here.
+ * Whatever is not listed has been on the disk as a whole. */
+static void note_doubt(struct member *m)
+{
+	const struct index *x = &m->index;
+
+	if (x->floor > x->synced)
+		m->in_doubt.count = LOST_KEPT + 1;
+	for (size_t i = 0; i < x->count && m->in_doubt.count <= LOST_KEPT; i++)
+		if (x->entry[i].generation > x->synced && (!x->entry[i].type || S_ISREG(x->entry[i].type)))
+			losses_add(&m->in_doubt, &x->entry[i].gfid);
+	m->mark_wanted++;
+}
 
 int member_sync(struct member *m, bool *whole)
 {
@@ -77,9 +98,11 @@ int member_sync(struct member *m, bool *whole)
 		log_error(m->x, NULL, "the disk has not kept all that was written (%s): the member is to be healed",
 			  error_text(err));
 	m->unsynced |= disk_lost_something(err);
+	if (disk_lost_something(err))
+		note_doubt(m);
 	*whole = !m->unsynced || MUTANT("forget-lost");
 	pthread_mutex_unlock(&m->lock);
-	mark_as_is(m);
+	losses_mark(m);
 	return err;
 }
 
@@ -101,7 +124,7 @@ static void hear_losses(void *arg)
 
 static void unmark(void *arg)
 {
-	mark_as_is(arg);
+	losses_mark(arg);
 	task_ends(arg);
 }
 
@@ -116,70 +139,36 @@ static void begin_task(struct member *m, void (*fn)(void *))
 
 void losses_forget(struct member *m)
 {
+	m->mark_wanted += m->unsynced;
 	m->unsynced = false;
-	m->lost_count = 0;
-	if (m->marked || m->marking)
+	m->lost.count = m->in_doubt.count = 0;
+	if (m->mark_done != m->mark_wanted)
 		begin_task(m, unmark);
 }
 
 /* ---- one file ---- */
 
-static bool has_lost(const struct member *m, const struct gfid *g)
-{
-	for (unsigned i = 0; i < m->lost_count && i < LOST_KEPT; i++)
-		if (gfid_equal(&m->lost[i], g))
-			return true;
-	return m->lost_count > LOST_KEPT;
-}
-
 static void note_lost(struct member *m, const struct gfid *g)
 {
 	if (!m->unsynced)
 		begin_task(m, hear_losses); /* of all the others now, and not again when it has been healed */
+	m->mark_wanted += !m->unsynced;
 	m->unsynced = true;
-	if (has_lost(m, g))
-		return;
-	if (m->lost_count < LOST_KEPT)
-		m->lost[m->lost_count++] = *g;
-	else
-		m->lost_count = LOST_KEPT + 1;
+	m->mark_wanted += losses_add(&m->lost, g);
 }
 
-static bool others_sync(const struct member *m, const struct gfid *g, uint64_t until)
-{
-	for (const struct file_sync *s = m->syncs; s; s = s->next)
-		if (s->number <= until && gfid_equal(&s->gfid, g))
-			return true;
-	return false;
-}
-
-static void sync_begins(struct member *m, struct file_sync *s)
+/* With the lock not held. `lost`: by what it was told, if by anything. */
+static int judge(struct member *m, struct request *rq, struct file_sync *s, int err, bool lost)
 {
 	pthread_mutex_lock(&m->lock);
-	s->number = ++m->syncs_begun;
-	s->next = m->syncs;
-	m->syncs = s;
-	pthread_mutex_unlock(&m->lock);
-}
-
-/* With the lock held. Of two syncs of one open file the kernel tells one: who was told nothing waits until the others have been told. */
-static int sync_ends(struct member *m, struct file_sync *s, int err, uint64_t deadline_ns)
-{
-	uint64_t until = m->syncs_begun;
-	struct file_sync **at = &m->syncs;
-
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	if (disk_lost_something(err))
+	if (lost)
 		note_lost(m, &s->gfid);
-	if (m->sync_waits)
-		task_cond_broadcast(&m->sync_over);
-	m->sync_waits++;
-	while (!err && others_sync(m, &s->gfid, until) && !MUTANT("judge-at-once"))
-		err = task_cond_wait(&m->sync_over, &m->lock, deadline_ns);
-	m->sync_waits--;
-	return err ? err : has_lost(m, &s->gfid) && !MUTANT("forget-lost") ? -EIO : 0;
+	err = sync_ends(m, s, err, rq->deadline_ns ? rq->deadline_ns : NO_DEADLINE);
+	if (!err && losses_have(&m->lost, &s->gfid) && !MUTANT("forget-lost"))
+		err = -EIO;
+	pthread_mutex_unlock(&m->lock);
+	losses_mark(m);
+	return err;
 }
 
 int member_fsync(struct member *m, struct request *rq, const struct fsync_in *in, struct fsync_out *out)
@@ -189,9 +178,5 @@ int member_fsync(struct member *m, struct request *rq, const struct fsync_in *in
 
 	sync_begins(m, &s);
 	err = fop_call(rq, m->x->child[0], FOP_fsync, in, out);
-	pthread_mutex_lock(&m->lock);
-	err = sync_ends(m, &s, err, rq->deadline_ns ? rq->deadline_ns : NO_DEADLINE);
-	pthread_mutex_unlock(&m->lock);
-	mark_as_is(m);
-	return err;
+	return judge(m, rq, &s, err, disk_lost_something(err));
 }

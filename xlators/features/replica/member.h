@@ -184,7 +184,24 @@ enum {
 	TOKENS_MAX = 1 << 18,
 	PENDING_MAX = 1 << 22,
 	SESSIONS_MAX = 64,
-	LOST_KEPT = 64
+	LOST_KEPT = 64,
+	SYNC_QUEUES = 512
+};
+
+/* What a disk did not keep (losses.c). */
+struct losses {
+	struct gfid gfid[LOST_KEPT];
+	unsigned count; /* in all: above LOST_KEPT it may be any object */
+};
+struct file_sync { /* under way, on the stack of its caller */
+	struct gfid gfid;
+	uint64_t number;
+	struct file_sync *before, *next;
+};
+struct sync_queue { /* in the order in which they began */
+	struct file_sync *first, *last;
+	struct task_cond over; /* one of them is */
+	unsigned waits;	       /* for that */
 };
 
 struct member {
@@ -248,14 +265,18 @@ struct member {
 	struct index index;
 	/* Its disk did not keep what was acknowledged here, or may not have: nothing that is done here counts as synced until all that was not has been healed. */
 	bool unsynced;
-	struct gfid lost[LOST_KEPT]; /* objects of which that was told at a sync, since */
-	unsigned lost_count;	     /* in all: above LOST_KEPT it may be any */
-	struct file_sync *syncs;     /* of single files, that are under way */
+	struct losses lost; /* objects of which that was told at a sync, since */
+	struct losses
+		in_doubt; /* what a sync of all may have been about, when it told that: of these the next process knows no more than that */
+	struct sync_queue syncs[SYNC_QUEUES]; /* of single files, that are under way: by gfid */
 	uint64_t syncs_begun;
-	struct task_cond sync_over; /* one of them, or the marking */
-	unsigned sync_waits;	    /* for that */
-	bool marked, marking;	    /* the next process will know of `unsynced`; that is just being changed */
-	unsigned tasks;		    /* of ours: stop waits for them */
+	/* What the next process is to know (losses-mark.c). Both count; it knows all of it if they are the same. */
+	uint64_t mark_wanted, mark_done;
+	bool marking;	     /* that is just being changed */
+	bool mark_is_of_any; /* the file there says that it may be any object */
+	int mark_error;	     /* with which the last try failed, or 0 */
+	struct task_cond marked;
+	unsigned tasks; /* of ours: stop waits for them */
 	bool stopping;
 	uint64_t changes, skipped, refused, waits, recalls;
 };
@@ -287,8 +308,14 @@ static inline struct member *member_locked(const struct xlator *x)
 int member_sync(struct member *, bool *whole);
 /* As FOP_fsync of what is below; -EIO also of what has lost something before, since the member was last healed. */
 int member_fsync(struct member *, struct request *, const struct fsync_in *, struct fsync_out *);
-void losses_begin(struct member *);  /* at the start: what the process before has left to be known */
 void losses_forget(struct member *); /* with the lock held: it is to be healed of all of it */
+bool losses_have(const struct losses *, const struct gfid *);
+bool losses_add(struct losses *, const struct gfid *); /* true: that is new */
+
+/* losses-mark.c: by a file, for the process that follows */
+void losses_begin(struct member *); /* at the start: what the process before has left to be known */
+/* What has been lost by now, or is forgotten, is known to who follows when it returns; if that fails the next call tries it again. Not with member.lock held; may block. */
+void losses_mark(struct member *);
 
 /* All with member.lock held. */
 enum member_state member_state(const struct member *);

@@ -251,14 +251,19 @@ static void replica_dump(struct xlator *x, FILE *f)
 	struct member *m = member_locked(x);
 	uint64_t now = clock_ns();
 	unsigned unresolved = 0;
+	char lost[16] = "nothing";
 
+	if (m->lost.count > LOST_KEPT)
+		snprintf(lost, sizeof(lost), "any");
+	else if (m->unsynced)
+		snprintf(lost, sizeof(lost), "%u", m->lost.count);
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
 		unresolved += !k->resolved;
 	fprintf(f, "  state: %s\n  epoch: %llu\n  lease: %lld ms\n", states[member_state(m)], (unsigned long long)m->view.epoch,
 		m->lease_until_ns > now ? (long long)((m->lease_until_ns - now) / 1000000) : 0);
-	fprintf(f, "  generation: %llu\n  synced: %llu\n  index: %zu\n  pending: %zu%s\n",
-		(unsigned long long)m->index.generation, (unsigned long long)m->index.synced, m->index.count, m->pending.count,
-		m->all_pending ? " and all else" : "");
+	fprintf(f, "  generation: %llu\n  synced: %llu\n  lost: %s\n  index: %zu\n  pending: %zu%s\n",
+		(unsigned long long)m->index.generation, (unsigned long long)m->index.synced, lost, m->index.count,
+		m->pending.count, m->all_pending ? " and all else" : "");
 	fprintf(f,
 		"  notes: %u\n  unresolved: %u\n  tokens: %u\n  changes: %llu\n  skipped: %llu\n  refused: %llu\n  waits: %llu\n  recalls: %llu\n",
 		atomic_load(&m->noted), unresolved, m->tokens, (unsigned long long)m->changes, (unsigned long long)m->skipped,
