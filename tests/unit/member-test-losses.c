@@ -349,6 +349,160 @@ static void who_waits_for_another_sync_of_the_file_goes_on_when_that_ends(void *
 	on(ON_MEMORY, both_);
 }
 
+static int good_sync(struct xlator *leaf)
+{
+	(void)leaf;
+	return 0;
+}
+
+static bool is_unsynced(void)
+{
+	struct lease_reply r = { 0 };
+
+	return !lease(&r) && r.unsynced;
+}
+
+/* ---- who writes durably, and who makes members equal ---- */
+
+static int (*memory_write)(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+static atomic_int write_error;
+
+static int told_write(struct request *rq, struct xlator *leaf, const struct write_in *in, struct write_out *out)
+{
+	if (write_error)
+		return write_error;
+	atomic_fetch_add(&waiting, 1);
+	return memory_write(rq, leaf, in, out);
+}
+
+static int make_durable(const char *name, struct file **file)
+{
+	cleanup_inode struct inode *parent = root();
+	struct create_in in = { .loc = { .parent = parent, .name = name }, .flags = O_RDWR | O_DSYNC, .mode = 0644 };
+	struct create_out out = { 0 };
+	int err;
+
+	gfid_create(&in.gfid);
+	err = change(++sequence, FOP_create, &in, &out);
+	*file = err ? NULL : file_ref(out.file);
+	fop_out_clear(FOP_create, &out);
+	return err;
+}
+
+static void count_writes(void)
+{
+	count_syncs();
+	memory_write = counting.write;
+	counting.write = told_write;
+	write_error = 0;
+}
+
+static int write_when_the_disk_says(struct file *file, int err)
+{
+	write_error = err;
+	err = put(++sequence, file);
+	write_error = 0;
+	return err;
+}
+
+static void durably_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *durable = NULL, *other = NULL;
+
+	(void)arg;
+	count_writes();
+	counting.sync = good_sync;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make_durable("g", &durable), 0);
+	CHECK_INT(make_durable("h", &other), 0);
+	CHECK_INT(write_when_the_disk_says(file, -EIO), -EIO); /* which is no sync */
+	CHECK_INT(write_when_the_disk_says(durable, -ENOSPC), -ENOSPC);
+	CHECK_INT(sync_file(file, 0), 0);
+	CHECK_INT(sync_file(durable, 0), 0);
+	CHECK_INT(is_unsynced(), false);
+	CHECK_INT(write_when_the_disk_says(durable, -EIO), -EIO);
+	CHECK_INT(is_unsynced(), true);
+	CHECK_INT(sync_file(durable, 0), -EIO);
+	CHECK_INT(put(++sequence, durable), -EIO);
+	CHECK_INT(put(++sequence, other), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO);
+	CHECK_INT(put(++sequence, file), 0); /* it says nothing of what is on the disk */
+}
+
+/* It may be the one that the kernel tells what others have written. */
+static void a_durable_write_is_a_sync_of_the_file(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, durably_);
+}
+
+static void with_another_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+
+	(void)arg;
+	count_writes();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make_durable("f", &file), 0);
+	counting.fsync = told_one;
+	first_told = -EIO;
+	waiting = ended = succeeded = 0;
+	CHECK_INT(task_spawn(NULL, sync_one, file), 0);
+	for (int i = 0; i < TRIES && waiting < 1; i++)
+		task_sleep_ms(SOON_MS);
+	CHECK_INT(put(++sequence, file), -EIO);
+	for (int i = 0; i < TRIES && ended < 1; i++)
+		task_sleep_ms(SOON_MS);
+	CHECK_INT(succeeded, 0);
+}
+
+/* Of an open file the kernel tells one. */
+static void a_durable_write_has_failed_if_a_sync_of_the_file_is_told_of_a_loss_meanwhile(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, with_another_);
+}
+
+static int heal_sync(struct file *file, int disk)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_HEAL, .time = 1000000000 };
+	struct fsync_out out = { 0 };
+
+	sync_error = disk;
+	return call(&coordinator, &stamp, NULL, FOP_fsync, &(struct fsync_in){ .file = file }, &out);
+}
+
+static void by_healing_(void *arg)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .flags = REPLICA_HEAL, .time = 1000000000 };
+	cleanup_inode struct inode *directory = root();
+	cleanup_file struct file *file = NULL;
+	struct opendir_out opened = { 0 };
+
+	(void)arg;
+	count_syncs();
+	counting.sync = good_sync;
+	CHECK_INT(change_view(NULL), 0);
+	stamp.epoch = view.epoch;
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(heal_sync(file, -EIO), -EIO);
+	CHECK_INT(is_unsynced(), true);
+	CHECK_INT(heal_sync(file, 0), -EIO);
+	CHECK_INT(sync_file(file, 0), -EIO);
+	CHECK_INT(call(&coordinator, &stamp, NULL, FOP_opendir, &(struct opendir_in){ directory }, &opened), 0);
+	CHECK_INT(heal_sync(opened.file, -EIO), -EIO);
+	CHECK_INT(heal_sync(opened.file, 0), 0); /* names are in the journal */
+	fop_out_clear(FOP_opendir, &opened);
+}
+
+/* Else a recovery would be told what a client is not told any more. */
+static void what_the_disk_tells_who_heals_is_remembered(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, by_healing_);
+}
+
 /* ---- and by whom it is known ---- */
 
 /* A process that is started anew: in its first view. */
@@ -377,19 +531,6 @@ static int lose(const char *name, struct gfid *gfid)
 	gfid_create(gfid);
 	err = make_as(name, gfid, &file);
 	return err ? err : sync_file(file, -EIO);
-}
-
-static int good_sync(struct xlator *leaf)
-{
-	(void)leaf;
-	return 0;
-}
-
-static bool is_unsynced(void)
-{
-	struct lease_reply r = { 0 };
-
-	return !lease(&r) && r.unsynced;
 }
 
 static void known_(void *arg)
@@ -613,6 +754,9 @@ const struct CMUnitTest losses[] = {
 	cmocka_unit_test(who_has_lost_what_healing_wrote_is_not_healed),
 	cmocka_unit_test(who_waits_for_another_sync_of_the_file_goes_on_when_that_ends),
 	cmocka_unit_test(of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss),
+	cmocka_unit_test(a_durable_write_is_a_sync_of_the_file),
+	cmocka_unit_test(a_durable_write_has_failed_if_a_sync_of_the_file_is_told_of_a_loss_meanwhile),
+	cmocka_unit_test(what_the_disk_tells_who_heals_is_remembered),
 	cmocka_unit_test(what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew),
 	cmocka_unit_test(what_a_sync_of_all_may_have_been_about_is_not_synced_after_a_start),
 	cmocka_unit_test(who_has_lost_more_than_is_remembered_syncs_nothing),

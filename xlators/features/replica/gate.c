@@ -450,6 +450,8 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, const str
 {
 	if (fop == FOP_setxattr && is_quota(((const struct setxattr_in *)in)->name))
 		return limit_set(rq, x, stamp, in, out);
+	if (fop == FOP_write && ((const struct write_in *)in)->file->flags & O_DSYNC && !MUTANT("write-unjudged"))
+		return member_write_durably(member_of(x), rq, in, out);
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 
@@ -625,7 +627,8 @@ static int heal(struct request *rq, struct xlator *x, enum fop fop, const struct
 	if (fop == FOP_unlink && !MUTANT("forget-removed"))
 		err = note_removed(rq, x, in, &removed); /* what can't be looked at stays, and with it who heals */
 	if (!err)
-		err = fop_call(rq, x->child[0], fop, in, out);
+		err = fop == FOP_fsync && !MUTANT("heal-unjudged") ? member_heal_fsync(m, rq, in, out)
+								   : fop_call(rq, x->child[0], fop, in, out);
 	if (err && !gfid_is_null(&removed) && !is_there(rq, x, in, &removed))
 		removed = (struct gfid){ 0 };
 	if (n.objects)

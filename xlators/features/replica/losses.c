@@ -157,14 +157,14 @@ static void note_lost(struct member *m, const struct gfid *g)
 	m->mark_wanted += losses_add(&m->lost, g);
 }
 
-/* With the lock not held. `lost`: by what it was told, if by anything. */
-static int judge(struct member *m, struct request *rq, struct file_sync *s, int err, bool lost)
+/* Not with the lock held. `lost`: what it was told is of a disk that has lost something. `before`: what was told before counts, too. */
+static int judge(struct member *m, struct request *rq, struct file_sync *s, int err, bool lost, bool before)
 {
 	pthread_mutex_lock(&m->lock);
 	if (lost)
 		note_lost(m, &s->gfid);
 	err = sync_ends(m, s, err, rq->deadline_ns ? rq->deadline_ns : NO_DEADLINE);
-	if (!err && losses_have(&m->lost, &s->gfid) && !MUTANT("forget-lost"))
+	if (!err && before && losses_have(&m->lost, &s->gfid) && !MUTANT("forget-lost"))
 		err = -EIO;
 	pthread_mutex_unlock(&m->lock);
 	losses_mark(m);
@@ -178,5 +178,28 @@ int member_fsync(struct member *m, struct request *rq, const struct fsync_in *in
 
 	sync_begins(m, &s);
 	err = fop_call(rq, m->x->child[0], FOP_fsync, in, out);
-	return judge(m, rq, &s, err, disk_lost_something(err));
+	return judge(m, rq, &s, err, disk_lost_something(err), true);
+}
+
+int member_heal_fsync(struct member *m, struct request *rq, const struct fsync_in *in, struct fsync_out *out)
+{
+	struct file_sync s = { .gfid = in->file->inode->gfid };
+	bool names = S_ISDIR(in->file->inode->type);
+	int err;
+
+	sync_begins(m, &s);
+	err = fop_call(rq, m->x->child[0], FOP_fsync, in, out);
+	return judge(m, rq, &s, err, disk_lost_something(err), !names);
+}
+
+/* Some of it may be there, and the others may have it: what became of it here nobody knows (EIO). */
+int member_write_durably(struct member *m, struct request *rq, const struct write_in *in, struct write_out *out)
+{
+	struct file_sync s = { .gfid = in->file->inode->gfid };
+	int err, judged;
+
+	sync_begins(m, &s);
+	err = fop_call(rq, m->x->child[0], FOP_write, in, out);
+	judged = judge(m, rq, &s, err, err == -EIO || err == -EROFS, true);
+	return err ? err : judged ? -EIO : 0;
 }

@@ -302,12 +302,17 @@ static inline struct member *member_locked(const struct xlator *x)
 }
 #define cleanup_member __attribute__((cleanup(unlock_member)))
 
-/* ---- losses.c: neither of these two with member.lock held ---- */
+/* ---- losses.c: none of the first four with member.lock held ---- */
 
 /* Makes all durable that was done here. *whole: what was done before, since the member was last healed, is so, too. May block. */
 int member_sync(struct member *, bool *whole);
 /* As FOP_fsync of what is below; -EIO also of what has lost something before, since the member was last healed. */
 int member_fsync(struct member *, struct request *, const struct fsync_in *, struct fsync_out *);
+/* For who makes members equal. Of a directory only what the disk says now counts: names are in the journal, and what comes late is there all the same. */
+int member_heal_fsync(struct member *, struct request *, const struct fsync_in *, struct fsync_out *);
+/* As FOP_write of what is below to a file that was opened with O_DSYNC, which is a sync, too. What says that there is no room (ENOSPC, EDQUOT) is mostly of a write that was not begun, and
+ * tells of no loss. */
+int member_write_durably(struct member *, struct request *, const struct write_in *, struct write_out *);
 void losses_forget(struct member *); /* with the lock held: it is to be healed of all of it */
 bool losses_have(const struct losses *, const struct gfid *);
 bool losses_add(struct losses *, const struct gfid *); /* true: that is new */
