@@ -362,6 +362,54 @@ static bool is_unsynced(void)
 	return !lease(&r) && r.unsynced;
 }
 
+static int whole_syncs_tell_one(struct xlator *leaf)
+{
+	(void)leaf;
+	return told_one(NULL, NULL, NULL, NULL);
+}
+
+static void sync_all(void *arg)
+{
+	struct replica_in in = { .verb = REPLICA_SYNC };
+	struct replica_out out = { 0 };
+	struct pack p = { 0 };
+
+	(void)arg;
+	pack_secret(&p);
+	tree.client = &coordinator;
+	if (!pack_end(&p, &in.data) && !tree_call(&tree, tree.at, FOP_replica, &in, &out))
+		atomic_fetch_add(&succeeded, 1);
+	free(in.data.bytes);
+	fop_out_clear(FOP_replica, &out);
+	atomic_fetch_add(&ended, 1);
+}
+
+/* A member that is BACK: who is told that all is on its disk lets it be IN. */
+static void both_of_all_(void *arg)
+{
+	(void)arg;
+	count_syncs();
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(come_back_from_away(), 0);
+	counting.sync = whole_syncs_tell_one;
+	first_told = -EIO;
+	waiting = ended = succeeded = 0;
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(task_spawn(NULL, sync_all, NULL), 0);
+	for (int i = 0; i < TRIES && ended < 2; i++)
+		task_sleep_ms(SOON_MS);
+	counting.sync = good_sync;
+	CHECK_INT(ended, 2);
+	CHECK_INT(succeeded, 0);
+}
+
+/* Of one descriptor the kernel tells one. */
+static void of_two_syncs_of_the_disk_none_is_whole_if_one_is_told_of_a_loss(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, both_of_all_);
+}
+
 /* ---- who writes durably, and who makes members equal ---- */
 
 static int (*memory_write)(struct request *, struct xlator *, const struct write_in *, struct write_out *);
@@ -754,6 +802,7 @@ const struct CMUnitTest losses[] = {
 	cmocka_unit_test(who_has_lost_what_healing_wrote_is_not_healed),
 	cmocka_unit_test(who_waits_for_another_sync_of_the_file_goes_on_when_that_ends),
 	cmocka_unit_test(of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss),
+	cmocka_unit_test(of_two_syncs_of_the_disk_none_is_whole_if_one_is_told_of_a_loss),
 	cmocka_unit_test(a_durable_write_is_a_sync_of_the_file),
 	cmocka_unit_test(a_durable_write_has_failed_if_a_sync_of_the_file_is_told_of_a_loss_meanwhile),
 	cmocka_unit_test(what_the_disk_tells_who_heals_is_remembered),

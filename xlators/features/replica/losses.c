@@ -89,10 +89,14 @@ static void note_doubt(struct member *m)
 	m->mark_wanted++;
 }
 
+/* Of two at the same time the kernel tells one, as with a file. They are of the gfid that no object has. */
 int member_sync(struct member *m, bool *whole)
 {
-	int err = m->leaf->type->sync(m->leaf);
+	struct file_sync s = { .number = 0 };
+	int err;
 
+	sync_begins(m, &s);
+	err = m->leaf->type->sync(m->leaf);
 	pthread_mutex_lock(&m->lock);
 	if (disk_lost_something(err) && !m->unsynced)
 		log_error(m->x, NULL, "the disk has not kept all that was written (%s): the member is to be healed",
@@ -100,6 +104,8 @@ int member_sync(struct member *m, bool *whole)
 	m->unsynced |= disk_lost_something(err);
 	if (disk_lost_something(err))
 		note_doubt(m);
+	if (sync_ends(m, &s, err, NO_DEADLINE) && !err)
+		err = -ECANCELED;
 	*whole = !m->unsynced || MUTANT("forget-lost");
 	pthread_mutex_unlock(&m->lock);
 	losses_mark(m);

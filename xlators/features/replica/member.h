@@ -268,7 +268,7 @@ struct member {
 	struct losses lost; /* objects of which that was told at a sync, since */
 	struct losses
 		in_doubt; /* what a sync of all may have been about, when it told that: of these the next process knows no more than that */
-	struct sync_queue syncs[SYNC_QUEUES]; /* of single files, that are under way: by gfid */
+	struct sync_queue syncs[SYNC_QUEUES]; /* that are under way, by gfid: of single files, and of all (no gfid) */
 	uint64_t syncs_begun;
 	/* What the next process is to know (losses-mark.c). Both count; it knows all of it if they are the same. */
 	uint64_t mark_wanted, mark_done;
