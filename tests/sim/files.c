@@ -2,6 +2,7 @@
 /* Files that translators keep beside the simulated disk (indexes, views) are real ones, in a directory of the run. What was not synced
  * of them is lost in a power cut, too; and each write is a point at which a machine may crash. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
@@ -227,6 +228,69 @@ bool files_path(int fd, char path[PATH_MAX])
 static bool path_of(int fd, char path[PATH_MAX])
 {
 	return files_path(fd, path) && !leaf_owns(path);
+}
+
+/* ---- listings, in the order of names ---- */
+
+struct listing {
+	DIR *dir;
+	struct dirent *entry;
+	size_t count, at;
+	struct listing *next;
+};
+static struct listing *listings;
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct dirent *)a)->d_name, ((const struct dirent *)b)->d_name);
+}
+
+static struct listing *list_all(DIR *d, struct dirent *(*next)(DIR *))
+{
+	struct listing *l = calloc(1, sizeof(*l));
+	struct dirent *e;
+
+	l->dir = d;
+	while ((e = next(d))) {
+		l->entry = realloc(l->entry, (l->count + 1) * sizeof(*e));
+		memset(&l->entry[l->count], 0, sizeof(*e));
+		memcpy(&l->entry[l->count++], e, e->d_reclen < sizeof(*e) ? e->d_reclen : sizeof(*e));
+	}
+	qsort(l->entry, l->count, sizeof(*l->entry), by_name);
+	l->next = listings;
+	return listings = l;
+}
+
+/* That of the file system is another on each, and of each kernel: a seed would be another run there. */
+struct dirent *readdir(DIR *d)
+{
+	struct dirent *(*real)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+	struct listing *l = listings;
+	char path[PATH_MAX];
+
+	if (!path_of(dirfd(d), path))
+		return real(d);
+	while (l && l->dir != d)
+		l = l->next;
+	if (!l)
+		l = list_all(d, real);
+	errno = 0;
+	return l->at < l->count ? &l->entry[l->at++] : NULL;
+}
+
+int closedir(DIR *d)
+{
+	int (*real)(DIR *) = (int (*)(DIR *))dlsym(RTLD_NEXT, "closedir");
+	struct listing **at = &listings, *l;
+
+	while ((l = *at) && l->dir != d)
+		at = &l->next;
+	if (l) {
+		*at = l->next;
+		free(l->entry);
+		free(l);
+	}
+	return real(d);
 }
 
 static int synced_now(int fd)
