@@ -716,6 +716,7 @@ static void spare_(void *arg)
 	for (int again = 0; again < 2; again++) { /* what was used is there again when the member has been healed */
 		count_syncs();
 		CHECK_INT(change_view(NULL), 0);
+		CHECK_INT(access(state_path("lost.spare"), F_OK), 0);
 		CHECK_INT(mkdir(state_path("lost.new"), 0700), 0);
 		CHECK_INT(lose("f", &f), -EIO);
 		CHECK_INT(access(state_path("lost.spare"), F_OK), -1);
