@@ -342,6 +342,38 @@ class Attributes(Case):
         self.assertTrue(ended_well(in_child(lambda: change_as([5556]))))
         self.assertTrue(ended_well(in_child(lambda: change_as([7000, 5555]))))
 
+    def test_who_may_not_read_and_write_a_file_of_another_gives_it_no_name(self):
+        refused = ["0o644", "0o622", "0o4777", "0o2777", "fifo", "link"]
+        for mode in refused[:4] + ["0o666", "0o2766", "own"]:
+            write_file(mode, b"1")
+            os.chmod(mode, 0o400 if mode == "own" else int(mode, 8))
+        os.mkfifo("fifo")
+        os.chmod("fifo", 0o666)
+        os.symlink("0o666", "link")
+        os.chown("own", 1001, 1002)
+        os.mkdir("d")
+        os.chmod("d", 0o777)
+
+        def links(name, to):
+            try:
+                os.link(name, to, follow_symlinks=False)
+            except OSError as e:
+                return e.errno
+
+        def as_other():
+            become_other()
+            for i in range(4):  # where there are several bricks names are here and there
+                for name in refused:
+                    if links(name, f"d/{name}-{i}") != errno.EPERM or links(name, "own") != errno.EEXIST:
+                        return print(name, file=sys.stderr)
+                for name in ["0o666", "0o2766", "own"]:
+                    if links(name, f"d/{name}-{i}"):
+                        return print(name, file=sys.stderr)
+            return len(os.listdir("d")) == 12
+
+        self.assertTrue(ended_well(in_child(as_other)))
+        os.link("0o644", "d/by root")
+
     def test_access_asks_for_the_real_user(self):
         write_file("f", b"1")
         os.chmod("f", 0o600)

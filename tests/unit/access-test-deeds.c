@@ -355,14 +355,14 @@ static bool sysctl_on(const char *path)
 	return on;
 }
 
-/* Where the kernel goes beyond permissions (fs.protected_*: the client's kernel decides), or the form of a value matters. */
+/* Where the kernel goes beyond permissions (fs.protected_*: but for hard links the client's kernel decides), or the form of a value matters. */
 static bool comparable(const struct deed *d)
 {
 	const char *xattr = xattrs[d->detail % COUNT(xattrs)];
 	const struct world *w = d->w;
 
 	if (d->kind == LINK && d->caller.uid && d->caller.uid != w->file[0].uid)
-		return !sysctl_on("/proc/sys/fs/protected_hardlinks");
+		return sysctl_on("/proc/sys/fs/protected_hardlinks");
 	if (d->kind == OPEN_CREATE && w->dir[0].mode & S_ISVTX)
 		return !sysctl_on("/proc/sys/fs/protected_regular");
 	if (d->kind == CHOWN && (d->detail & 3) == 3)

@@ -264,6 +264,7 @@ static void compounds(void *arg)
 	struct lookup_in look = { .loc.name = "secret" };
 	struct open_in open = { .flags = O_RDONLY };
 	struct unlink_in unlink = { .loc.name = "secret" };
+	struct link_in link = { .loc.name = "new" };
 	struct access_in unsound = { 0 };
 	struct step steps[] = { { .fop = FOP_lookup, .in = &look }, { .fop = FOP_open, .in = &open } };
 	struct compound_in in = { .steps = { 2, steps } };
@@ -273,7 +274,7 @@ static void compounds(void *arg)
 	t->uid = 0;
 	CHECK(!tree_create(t, "secret", O_RDWR, 0600, NULL));
 	CHECK(!tree_walk(t, "", &root));
-	look.loc.parent = unlink.loc.parent = root;
+	look.loc.parent = unlink.loc.parent = link.loc.parent = root;
 	caller_become(t, &c);
 	/* The memory has no compound: what is refused must be refused without it, what is allowed must reach it. */
 	steps[0].fop = FOP_unlink;
@@ -286,6 +287,13 @@ static void compounds(void *arg)
 	CHECK(!tree_call(t, t->at, FOP_compound, &in, &out));
 	CHECK(out.results.count == 1 && out.results.result[0].status == -EINVAL);
 	fop_out_clear(FOP_compound, &out);
+	steps[0].fop = FOP_link; /* of what the caller may neither read nor write */
+	steps[0].in = &link;
+	CHECK(!tree_walk(t, "secret", &link.inode));
+	CHECK(!tree_call(t, t->at, FOP_compound, &in, &out));
+	CHECK(out.results.count == 1 && out.results.result[0].status == -EPERM);
+	fop_out_clear(FOP_compound, &out);
+	inode_unref(link.inode);
 	steps[0].fop = FOP_access;
 	steps[0].in = &unsound;
 	CHECK(tree_call(t, t->at, FOP_compound, &in, &out) == -EINVAL);

@@ -708,6 +708,24 @@ int pointer_replace(struct request *rq, struct dht *d, int child, const struct l
 	return err;
 }
 
+/* What features/access asks of who links where name and object are at one subvolume: here root gives the object its anchor, and the user names a
+ * pointer. */
+static int may_link(struct request *rq, struct dht *d, int child, struct inode *inode, const struct attr *of)
+{
+	struct access_in in = { .inode = inode, .mask = R_OK | W_OK };
+	struct access_out out;
+	int err;
+
+	if (S_ISDIR(of->mode))
+		return -EPERM;
+	if (request_is_root(rq) || of->uid == rq->uid)
+		return 0;
+	if (!S_ISREG(of->mode) || of->mode & S_ISUID || (of->mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		return -EPERM;
+	err = access_on(rq, d->x->child[child], &in, &out);
+	return err == -EACCES ? -EPERM : err == -EOPNOTSUPP ? 0 : err;
+}
+
 static int link_once(struct request *rq, struct dht *d, const struct link_in *in, struct link_out *out, int owner, int child)
 {
 	struct getattr_in look = { .inode = in->inode };
@@ -716,8 +734,8 @@ static int link_once(struct request *rq, struct dht *d, const struct link_in *in
 	cleanup_inode struct inode *pointer = NULL;
 	int err = getattr_on(rq, d->x->child[child], &look, &of);
 
-	if (!err && S_ISDIR(of.attr.mode))
-		err = -EPERM;
+	if (!err)
+		err = may_link(rq, d, child, in->inode, &of.attr);
 	gfid_create(&aim.pgfid);
 	if (!err)
 		err = make_owned(rq, d, owner, &aim, &of.attr, &pointer);

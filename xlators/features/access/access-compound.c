@@ -125,6 +125,7 @@ static int judge_xattr_made(const struct prepared *p, const char *name, bool set
 static int judge_made(const struct prepared *p, int fop, const union any_in *in)
 {
 	static const unsigned wants[] = { MAY_READ, MAY_WRITE, MAY_READ | MAY_WRITE, MAY_READ | MAY_WRITE };
+	int err;
 
 	switch (fop) {
 	case FOP_getattr:
@@ -146,9 +147,11 @@ static int judge_made(const struct prepared *p, int fop, const union any_in *in)
 		return judge_xattr_made(p, in->removexattr.name, true);
 	case FOP_mknod:
 		return decide_mknod(p->rq, in->mknod.mode, in->mknod.rdev) ? -EPERM : judge_bits(p, MAY_WRITE | MAY_EXEC);
+	case FOP_link:
+		err = in->link.inode ? decide_source(p->rq, p->x, in->link.inode) : 0;
+		return err ? err : judge_bits(p, MAY_WRITE | MAY_EXEC);
 	case FOP_mkdir:
 	case FOP_symlink:
-	case FOP_link:
 	case FOP_create:
 		return judge_bits(p, MAY_WRITE | MAY_EXEC);
 	default:
@@ -258,7 +261,7 @@ static int judge_known(struct prepared *p, uint32_t i, union any_in *in)
 	case FOP_symlink:
 		return decide_enter(rq, x, &in->symlink.loc);
 	case FOP_link:
-		return decide_enter(rq, x, &in->link.loc);
+		return in->link.inode ? decide_link(rq, x, in->link.inode, &in->link.loc) : decide_enter(rq, x, &in->link.loc);
 	case FOP_unlink:
 		return judge_remove(p, i, &in->unlink.loc);
 	case FOP_rmdir:

@@ -57,6 +57,35 @@ int decide_enter(struct request *rq, struct xlator *x, const struct loc *loc)
 	return decide_write(rq, x, loc, -EEXIST, -EACCES);
 }
 
+/* As with fs.protected_hardlinks, by which the client's kernel can't go: it leaves to us who may read and write. */
+int decide_source(struct request *rq, struct xlator *x, struct inode *inode)
+{
+	cleanup_facts struct facts *f = NULL;
+	int err;
+
+	if (is_root(rq))
+		return 0;
+	f = facts_get(rq, x, inode, &err);
+	if (!f) /* of what has gone since it was done the leaf knows */
+		return rq->resent && (err == -ENOENT || err == -ESTALE) ? 0 : err;
+	if (f->uid == rq->uid)
+		return 0;
+	err = S_ISREG(f->mode) && !has_privilege(f) ? decide(rq, x, inode, MAY_READ | MAY_WRITE) : -EPERM;
+	return err == -EACCES ? -EPERM : err;
+}
+
+int decide_link(struct request *rq, struct xlator *x, struct inode *inode, const struct loc *loc)
+{
+	int err = decide_search(rq, x, loc);
+
+	if (err)
+		return err;
+	err = decide_source(rq, x, inode);
+	if (err == -EPERM)
+		return refuse(rq, x, loc, -EEXIST, -EPERM);
+	return err ? err : decide_enter(rq, x, loc);
+}
+
 /* In a sticky directory a name belongs to the owner of its object and to the owner of the directory. */
 static bool sticky_matters(const struct request *rq, const struct facts *dir)
 {

@@ -58,7 +58,7 @@ static int access_symlink(struct request *rq, struct xlator *x, const struct sym
 
 static int access_link(struct request *rq, struct xlator *x, const struct link_in *in, struct link_out *out)
 {
-	int err = decide_enter(rq, x, &in->loc);
+	int err = decide_link(rq, x, in->inode, &in->loc);
 
 	return err ? err : link_on(rq, x->child[0], in, out);
 }

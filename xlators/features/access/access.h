@@ -64,7 +64,9 @@ int create_mode(struct request *, struct xlator *, struct inode *parent, mode_t 
 
 /* ---- access-names.c ---- */
 int decide_search(struct request *, struct xlator *, const struct loc *);
-int decide_enter(struct request *, struct xlator *, const struct loc *); /* make the name */
+int decide_enter(struct request *, struct xlator *, const struct loc *);		/* make the name */
+int decide_source(struct request *, struct xlator *, struct inode *);			/* give it one more name, wherever */
+int decide_link(struct request *, struct xlator *, struct inode *, const struct loc *); /* both */
 /* Take it away. *judged: a reference, if it depended on the object (in a sticky directory): that one it must be. -ESTALE: it is another than the
  * request says. */
 int decide_remove(struct request *, struct xlator *, const struct loc *, struct inode **judged);
