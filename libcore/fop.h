@@ -43,7 +43,7 @@ enum { /* setattr.valid */
        SET_MTIME = 32,
        SET_ATIME_NOW = 64,
        SET_MTIME_NOW = 128,
-       SET_KILL_PRIV = 256, /* with SIZE: drop setuid, setgid and capabilities */
+       SET_KILL_PRIV = 256, /* drop setuid, setgid and capabilities: with SIZE, or alone (chown to nobody else) */
        SET_BIRTH =
 	       512 /* the time of the request (request.time_ns), if it brings one, is that of the object's birth: for replicas */
 };

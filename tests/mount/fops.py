@@ -305,6 +305,29 @@ class Attributes(Case):
         self.assertTrue(ended_well(in_child(write_as_other)))
         self.assertEqual(stat.S_IMODE(os.stat("f").st_mode) & 0o6000, 0)
 
+    def test_a_chown_that_leaves_both_ids_drops_setuid(self):
+        def chown_as(uid):
+            os.setgid(uid)
+            os.setuid(uid)
+            try:
+                os.chown("f", -1, -1)
+                return True
+            except OSError as e:
+                return e.errno != errno.EPERM
+
+        write_file("f", b"1")
+        os.chown("f", 1001, 1001)
+        for uid, mode, left in [(0, 0o6755, 0o755), (0, 0o2745, 0o2745), (1001, 0o4755, 0o755), (1002, 0o4755, None), (1002, 0o755, 0o755)]:
+            os.chmod("f", mode)
+            changed = os.stat("f").st_ctime_ns
+            self.assertEqual(ended_well(in_child(lambda: chown_as(uid))), left is not None)
+            self.assertEqual(stat.S_IMODE(os.stat("f").st_mode), mode if left is None else left)
+            self.assertEqual(os.stat("f").st_ctime_ns > changed, left is not None)
+        os.mkdir("d")
+        os.chmod("d", 0o2775)
+        os.chown("d", -1, -1)
+        self.assertEqual(stat.S_IMODE(os.stat("d").st_mode), 0o2775)
+
     def test_permission_by_supplementary_groups(self):
         write_file("f", b"1")
         os.chown("f", 0, 5555)

@@ -285,6 +285,8 @@ static int our_chown(struct tree *t, const char *path, unsigned detail)
 	struct setattr set = { .uid = 1001 + (detail >> 2 & 1), .gid = 2001 + detail / 8 % 3 };
 
 	set.valid = (detail & 1 ? 0 : SET_UID) | (detail & 2 ? 0 : SET_GID);
+	if (!set.valid)
+		set.valid = SET_KILL_PRIV;
 	return tree_setattr(t, path, &set);
 }
 
@@ -365,25 +367,28 @@ static bool comparable(const struct deed *d)
 		return sysctl_on("/proc/sys/fs/protected_hardlinks");
 	if (d->kind == OPEN_CREATE && w->dir[0].mode & S_ISVTX)
 		return !sysctl_on("/proc/sys/fs/protected_regular");
-	if (d->kind == CHOWN && (d->detail & 3) == 3)
-		return false;
+	if (d->kind == CHOWN && (d->detail & 3) == 3) /* of another's file the kernel doesn't ask who may write to it */
+		return !d->caller.uid || d->caller.uid == w->file[0].uid || !(w->file[0].mode & (S_ISUID | S_ISGID));
 	if (d->kind == SETXATTR || d->kind == GETXATTR)
 		return !strncmp(xattr, "user", 4) || (d->caller.uid ? true : !strcmp(xattr, "trusted.x"));
 	return true;
 }
 
-/* The modes that are left behind: setgid that was dropped silently. */
+/* The modes that are left behind: setuid and setgid that were dropped silently. */
 static void compare_modes(struct tree *t, const struct deed *d)
 {
-	const char *path = d->kind == CHMOD ? d->w->file[0].path : path_of(d->w->dir[0].path, "new");
+	bool set = d->kind == CHMOD || d->kind == CHOWN;
+	const char *path = set ? d->w->file[0].path : path_of(d->w->dir[0].path, "new");
 	struct tree root = *t;
 	struct attr attr;
 	struct stat st;
 
-	if (d->kind != CHMOD && d->kind != CREATE_NEW && d->kind != MKDIR)
+	if (!set && d->kind != CREATE_NEW && d->kind != MKDIR)
 		return;
 	root.at = tree_find(t, "memory");
 	CHECK(!stat(path, &st) && !tree_getattr(&root, path, &attr));
+	if (d->kind == CHOWN && !(st.st_mode & S_IXGRP)) /* of one who isn't in the group: a mark of old mandatory locks */
+		st.st_mode |= attr.mode & S_ISGID;
 	if (attr.mode == st.st_mode && attr.gid == st.st_gid)
 		return;
 	fprintf(stderr, "%s by %s: the kernel leaves %o (group %u), access %o (%u)\n", kind_names[d->kind],

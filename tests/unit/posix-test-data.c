@@ -267,6 +267,9 @@ PROPERTY(privileges_go_with_changes_by_ordinary_users)
 	CHECK_INT(ask_set(&admin.r, f, &(struct setattr){ .valid = SET_SIZE | SET_KILL_PRIV }), 0);
 	CHECK(!ask_attr(f, NULL, &a) && (a.mode & 07777) == 0755);
 	CHECK_INT(ask_set(&admin.r, f, &privileged), 0);
+	CHECK_INT(ask_set(&admin.r, f, &(struct setattr){ .valid = SET_KILL_PRIV }), 0);
+	CHECK(!ask_attr(f, NULL, &a) && (a.mode & 07777) == 0755);
+	CHECK_INT(ask_set(&admin.r, f, &privileged), 0);
 	CHECK_INT(ask_set(&admin.r, f, &(struct setattr){ .valid = SET_UID, .uid = 5 }), 0); /* chown, by whomever */
 	CHECK(!ask_attr(f, NULL, &a) && (a.mode & 07777) == 0755 && a.uid == 5);
 	CHECK_INT(ask_set(&admin.r, f, &(struct setattr){ .valid = SET_MODE, .mode = 02644 }), 0);

@@ -57,7 +57,7 @@ int memory_setattr(struct request *rq, struct xlator *x, const struct setattr_in
 	if (err)
 		return err;
 	if (set->valid & (SET_KILL_PRIV | SET_UID | SET_GID) && S_ISREG(o->attr.mode))
-		o->attr.mode &= ~(S_ISUID | S_ISGID);
+		o->attr.mode &= ~(S_ISUID | (o->attr.mode & S_IXGRP ? S_ISGID : 0));
 	if (set->valid & SET_MODE)
 		o->attr.mode = (o->attr.mode & S_IFMT) | (set->mode & 07777);
 	if (set->valid & SET_UID)

@@ -235,6 +235,14 @@ static bool write_time(const struct setattr_in *in)
 	return in->file && writable(in->file) && !(in->set.valid & ~(SET_MTIME_NOW | SET_SIZE | SET_KILL_PRIV));
 }
 
+/* Setuid and setgid alone are to go: like a chmod, and like a write, of which the kernel may say so before. */
+static int decide_kill(struct request *rq, struct xlator *x, const struct facts *f, struct inode *inode)
+{
+	int err = f->uid == rq->uid || !has_privilege(f) ? 0 : decide(rq, x, inode, MAY_WRITE);
+
+	return err == -EACCES ? -EPERM : err;
+}
+
 int decide_setattr(struct request *rq, struct xlator *x, const struct setattr_in *in, struct setattr *set)
 {
 	cleanup_facts struct facts *f = NULL;
@@ -253,6 +261,8 @@ int decide_setattr(struct request *rq, struct xlator *x, const struct setattr_in
 		set->valid |= SET_KILL_PRIV;
 	if (write_time(in))
 		return 0;
+	if (set->valid == SET_KILL_PRIV)
+		return decide_kill(rq, x, f, in->inode);
 	if (set->valid & (SET_UID | SET_GID))
 		err = decide_chown(rq, f, set);
 	if (!err && set->valid & SET_MODE)

@@ -104,7 +104,7 @@ void lease_changed(enum fop fop, const void *in, lease_object *fn, void *arg)
 bool lease_changes_meta(enum fop fop, const void *in)
 {
 	if (fop == FOP_setattr)
-		return ((const struct setattr_in *)in)->set.valid & (SET_MODE | SET_UID | SET_GID | SET_SIZE);
+		return ((const struct setattr_in *)in)->set.valid & (SET_MODE | SET_UID | SET_GID | SET_SIZE | SET_KILL_PRIV);
 	/* Data take S_ISUID away. What is made says nothing of the directory's. */
 	return fop == FOP_setxattr || fop == FOP_removexattr || fop == FOP_write || fop == FOP_fallocate ||
 	       fop == FOP_copy_range;

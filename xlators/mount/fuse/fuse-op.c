@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, attributes and extended attributes: each operation of the kernel becomes one fop. */
 #include <linux/fs.h>
+#include <sys/stat.h>
 
 #include "fuse-internal.h"
 
@@ -124,6 +125,9 @@ int serve_setattr(struct ask *a)
 			 .mtime = { arg->mtime, arg->mtimensec } },
 	};
 	struct setattr_out out = { 0 };
+	if (!in.set.valid &&
+	    !S_ISDIR(in.inode->type)) /* chown(2) with -1 for both, or setuid of a file is in the way of fallocate(2) */
+		in.set.valid = SET_KILL_PRIV;
 	known_recast_begins(a->mount, in.set.valid & SET_SIZE);
 	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
 	known_recast_ends(a->mount, in.set.valid & SET_SIZE);

@@ -90,9 +90,11 @@ static int set_mode(struct request *rq, struct xlator *x, struct inode *inode, m
 /* Owner before mode, as a new owner takes setuid and setgid away; size before times. */
 static int set_all(struct request *rq, struct xlator *x, struct inode *inode, const struct setattr *s, const struct hold *h)
 {
+	bool alone = (s->valid & (SET_KILL_PRIV | SET_SIZE)) ==
+		     SET_KILL_PRIV; /* a chown that changes neither does that, and no more */
 	int err = 0;
 
-	if (s->valid & (SET_UID | SET_GID))
+	if (s->valid & (SET_UID | SET_GID) || alone)
 		err = hold_owner(h, s->valid & SET_UID ? s->uid : (uid_t)-1, s->valid & SET_GID ? s->gid : (gid_t)-1);
 	if (!err && s->valid & SET_SIZE)
 		err = set_size(rq, x, inode, s, h);
