@@ -12,7 +12,7 @@ OTHER_PID=$LAST_PID
 
 ROUNDS=$([ "$LONG" = 1 ] && echo 2000 || echo "${MOUNTS_ROUNDS:-200}")
 A=$MNT B=$SCRATCH/other ROUNDS=$ROUNDS python3 - <<'END' || fail "one mount does not see what the other did"
-import fcntl, mmap, os, stat, struct, time
+import errno, fcntl, mmap, os, stat, struct, time
 
 A, B, ROUNDS = os.environ["A"], os.environ["B"], int(os.environ["ROUNDS"])
 
@@ -39,6 +39,27 @@ os.ftruncate(a, 3)
 check("truncated", os.fstat(b).st_size, 3)
 check("truncated data", len(os.pread(b, 100, 0)), 3)
 os.close(a), os.close(b)
+
+# Who is in a directory that is removed, from here or from there, finds nothing and makes nothing; who has it open lists it still.
+open(A + "/file", "w").close()
+for remover in (A, B):
+    for opened in (False, True):
+        os.mkdir(A + "/gone")
+        os.chdir(A + "/gone")
+        d = os.open(".", os.O_RDONLY | os.O_DIRECTORY) if opened else -1
+        os.rmdir(remover + "/gone")
+        for use in (lambda: os.close(os.open("x", os.O_CREAT | os.O_WRONLY)), lambda: os.mkdir("x"), lambda: os.symlink("y", "x"),
+                    lambda: os.mkfifo("x"), lambda: os.link(A + "/file", "x"), lambda: os.rename(A + "/file", "x"), lambda: os.unlink("x"),
+                    lambda: os.stat("x"), lambda: opened or os.listdir("."), lambda: opened or os.stat(".")):
+            try:
+                use() is True or check("in a directory that is gone", "success", "ENOENT")
+            except OSError as e:
+                check("in a directory that is gone", e.errno, errno.ENOENT)
+        if opened:
+            check("open directory that is gone", (os.listdir(d), os.listdir(".")), ([], []))
+            os.close(d)
+        os.chdir("/")
+os.unlink(B + "/file")
 
 # Names: made, changed, renamed and removed again, with a look from the other side between all of them.
 for i in range(ROUNDS):

@@ -166,7 +166,8 @@ struct bucket { /* requests in flight, by the kernel's number; the lock is short
 enum { TOLD_STALE = 64, TOLD_STALE_NS = 2000000000 };
 struct told_stale {
 	uint32_t pid;
-	uint64_t ns; /* 0: nobody */
+	uint64_t ns;	  /* 0: nobody */
+	struct gfid gone; /* null, or the directory for which it was then told ENOENT */
 };
 
 /* A kernel mount. It outlives graphs: see fuse-switch.c. */
