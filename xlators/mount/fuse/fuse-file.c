@@ -162,22 +162,58 @@ static int sync_write(struct ask *a, struct file *file, uint32_t flags)
 	return sync ? fsync_on(&a->rq, ask_child(a), &in, &out) : 0;
 }
 
+static int write_part(struct ask *a, const struct write_in *in, size_t from, size_t to, struct write_out *out)
+{
+	struct buffer *data = buffer_slice(in->data, from, to - from);
+	struct write_in part = { .file = in->file, .offset = in->offset + from, .flags = in->flags, .data = data };
+	int err = data ? write_on(&a->rq, ask_child(a), &part, out) : -ENOMEM;
+	buffer_unref(data);
+	return err;
+}
+
 /* Linux looks only for the error of a page that it writes back, never at how much of it was written: so the rest is written here, or it is an error. */
 static int write_rest(struct ask *a, const struct write_in *in, struct write_out *out)
 {
 	while (out->written < in->data->size) {
-		struct buffer *data = buffer_slice(in->data, out->written, in->data->size - out->written);
-		struct write_in rest = {
-			.file = in->file, .offset = in->offset + out->written, .flags = in->flags, .data = data
-		};
 		struct write_out more = { 0 };
-		int err = data ? write_on(&a->rq, ask_child(a), &rest, &more) : -ENOMEM;
-		buffer_unref(data);
+		int err = write_part(a, in, out->written, in->data->size, &more);
 		if (err || !more.written)
 			return err ? err : -EIO;
 		out->written += more.written;
 	}
 	return 0;
+}
+
+enum { QUOTA_UNIT = 4096, FITTING_NS = 1000000000 }; /* after so long it tries no more */
+
+/* Where to cut what has not been written, in the middle between the ends of such units in the file; 0: there is none. */
+static size_t cut(const struct write_in *in, size_t written, size_t refused)
+{
+	uint64_t first = (in->offset + written) / QUOTA_UNIT + 1, last = (in->offset + refused - 1) / QUOTA_UNIT;
+	return first <= last ? (first + (last - first) / 2) * QUOTA_UNIT - in->offset : 0;
+}
+
+/* A quota refuses a write as a whole, at which disk file systems would write what fits, and refuse the next one. So less is tried, as long as it fits more. Of an append
+ * one part only: behind it others may have appended. */
+static int write_what_fits(struct ask *a, const struct write_in *in, struct write_out *out)
+{
+	size_t written = 0, refused = in->data->size, end;
+	uint64_t until = clock_ns() + FITTING_NS;
+	int err = -EDQUOT;
+	bool more = refused > 0;
+	while (more && (end = cut(in, written, refused)) && clock_ns() < until) {
+		struct write_out part = { 0 };
+		err = write_part(a, in, written, end, &part);
+		if (!written)
+			*out = part;
+		if (err)
+			refused = end;
+		else
+			written += part.written;
+		more = err ? err == -EDQUOT : written == end && !(in->flags & WRITE_APPEND);
+	}
+	out->written = (uint32_t)written;
+	return written ? 0 : err;
 }
 
 int serve_write(struct ask *a)
@@ -194,6 +230,8 @@ int serve_write(struct ask *a)
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
 	if (!err && arg->write_flags & FUSE_WRITE_CACHE)
 		err = write_rest(a, &in, &out);
+	else if (err == -EDQUOT && !(arg->write_flags & FUSE_WRITE_CACHE))
+		err = write_what_fits(a, &in, &out);
 	known_written(a, &before, &in, err ? 0 : out.written);
 	if (!err)
 		err = sync_write(a, in.file, arg->flags);
