@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the log that servers share have in common: raft.c opens it and runs its loop, raft-machine.c applies what was
+ * committed, raft-jobs.c asks for changes, raft-lead.c knows who leads, raft-strangers.c keeps out who is no member. */
+#ifndef STRATUS_RAFT_SHARED_H
+#define STRATUS_RAFT_SHARED_H
+#include <pthread.h>
+#include <raft.h>
+#include <raft/uv.h>
+
+#include "backend.h"
+#include "raft-mark.h"
+
+enum { MEMBERS = 16 };
+
+/* When a member was heard from last. */
+struct heard {
+	raft_id id;
+	uint64_t ns;
+};
+struct job;
+struct shared {
+	struct store *store;
+	char *directory, *name, *address;
+	const struct tls_files *tls; /* NULL: none; the caller's, while it is opened */
+	bool secure, joins;
+	raft_id id;
+	uv_loop_t loop;
+	uv_async_t wake;
+	uv_timer_t tick;
+	struct raft_uv_transport transport;
+	struct raft_io io;
+	struct raft_fsm fsm;
+	struct raft raft;
+	raft_index began_with; /* the end of the log when it was opened */
+	struct raft_barrier barrier;
+	bool barrier_pending, barrier_is_old, told; /* on the loop only */
+	size_t entry_bytes;			    /* so, too: of the largest of late */
+	int made;				    /* how far set_up() came */
+	int claimed;				    /* the directory, locked: it is ours */
+	struct raft_mark mark;			    /* on the loop only */
+	raft_index applied;			    /* so, too: and on this disk */
+	struct heard heard[MEMBERS];		    /* so, too: in the order of member[], as long as it leads */
+	uint64_t warned_ns;			    /* so, too: of a stranger */
+	int (*start_io)(struct raft_io *, unsigned, raft_io_tick_cb, raft_io_recv_cb); /* the backend's */
+	raft_io_recv_cb receive;						       /* libraft's */
+	bool listens; /* so, too: `heard` goes on from the tick before */
+	pthread_t thread;
+	bool running;
+	pthread_mutex_t lock; /* below store.lock is none of these: never both */
+	pthread_cond_t progress;
+	struct job *first, **last;
+	bool closing, leads, replayed;
+	bool unproved;	    /* it stood still: whether it leads is asked anew */
+	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
+	struct store_member member[MEMBERS];
+	size_t members;
+};
+
+uint64_t now_ns(void); /* of a clock that only goes forward */
+
+/* ---- raft-machine.c ---- */
+void machine_init(struct shared *);
+void machine_bound_log(struct shared *, size_t bytes); /* an entry has so many */
+
+/* ---- raft-jobs.c: the changes of struct log_type, and those who wait for them ---- */
+int shared_commit(struct store *, const struct store_change *, size_t count);
+int shared_add(struct store *, const char *name, const char *address, struct problem *);
+int shared_remove(struct store *, const char *name, struct problem *);
+int shared_check_address(const char *address, struct problem *);
+void shared_start_jobs(struct shared *); /* on the loop: those that were queued */
+
+/* ---- raft-lead.c ---- */
+bool shared_leads(struct store *);
+bool shared_replayed(struct store *);
+size_t shared_members(struct store *, struct store_member *, size_t max);
+bool shared_is_broken(
+	struct shared *); /* libraft gave up when it could not write or apply: it takes part in nothing any more */
+/* What follows on the loop only. */
+void shared_note_members(struct shared *);
+void shared_note_applied(struct shared *);
+void shared_tick(uv_timer_t *);
+
+/* ---- raft-strangers.c ---- */
+void strangers_watch(struct shared *); /* what the backend receives comes by there; before raft_init() */
+#endif
