@@ -834,6 +834,7 @@ json_t *cluster_certificates(void)
 void cluster_status(FILE *to)
 {
 	json_t *volumes = json_array(), *servers = json_array(), *certificates, *all;
+	char trouble[1024];
 
 	pthread_mutex_lock(&cluster.lock);
 	for (size_t i = 0; i < cluster.volumes; i++)
@@ -851,6 +852,8 @@ void cluster_status(FILE *to)
 	all = json_pack("{s:{s:s, s:s, s:s, s:i}, s:o, s:I, s:o, s:o}", "self", "name", cluster.name, "listen",
 			cluster_http_address(), "version", PACKAGE_VERSION, "pid", (int)getpid(), "servers", servers, "index",
 			(json_int_t)store_index(cluster.store), "volumes", volumes, "certificates", certificates);
+	if (store_trouble(cluster.store, trouble, sizeof trouble))
+		json_object_set_new(all, "trouble", json_string(trouble));
 	json_dumpf(all, to, JSON_INDENT(2));
 	fputc('\n', to);
 	json_decref(all);

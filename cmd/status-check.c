@@ -212,6 +212,8 @@ json_t *status_check(const json_t *all, unsigned full_percent, const char *versi
 
 	check_self(json_object_get(all, "self"), version, list);
 	check_servers(json_object_get(all, "servers"), list);
+	if (*json_text(all, "trouble"))
+		wrong(list, "%s", json_text(all, "trouble"));
 	check_certificates(json_object_get(all, "certificates"), now, list);
 	json_array_foreach(json_object_get(all, "volumes"), i, v) check_volume(v, full_percent, list);
 	return list;

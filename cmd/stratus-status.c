@@ -143,6 +143,8 @@ static void print_all(const json_t *all)
 	printf("this is server %s, process %" JSON_INTEGER_FORMAT ", volfiles at %s, version %s\n", json_text(self, "name"),
 	       json_number(self, "pid"), json_text(self, "listen"), json_text(self, "version"));
 	json_array_foreach(servers, i, one) print_server(one, leader_of(servers));
+	if (*json_text(all, "trouble"))
+		puts(json_text(all, "trouble"));
 	json_array_foreach(json_object_get(all, "certificates"), i, one) print_certificate(one);
 	json_array_foreach(volumes, i, one) print_volume(one);
 	if (!json_array_size(volumes) && !waits(servers))

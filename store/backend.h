@@ -16,6 +16,7 @@ struct log_type {
 	int (*add)(struct store *, const char *name, const char *address, struct problem *);
 	int (*remove)(struct store *, const char *name, struct problem *);
 	size_t (*members)(struct store *, struct store_member *, size_t max);
+	bool (*trouble)(struct store *, char *text, size_t size); /* NULL: there is nobody to have it with */
 };
 struct store {
 	pthread_mutex_t lock; /* all that follows; short, never across I/O */

@@ -296,8 +296,14 @@ static int take_out(struct shared *l, const char *name)
 	return err;
 }
 
-static int tell_silent(const char *name, const char *address, bool is_out, struct problem *p)
+static int tell_silent(struct store *s, const char *name, const char *address, bool is_out, struct problem *p)
 {
+	char trouble[1024];
+
+	if (shared_trouble(s, trouble, sizeof trouble) && strstr(trouble, address))
+		return problem_set(p, ETIMEDOUT, "server %s has not taken what the cluster has: %s; %s", name, trouble,
+				   is_out ? "it was not added" : "it is a member that does not vote now");
+
 	return problem_set(
 		p, ETIMEDOUT,
 		"server %s has not taken what the cluster has: does its stratusd listen at %s, under that name, and was it started with --join, and an empty --state? Its log "
@@ -327,7 +333,7 @@ int shared_add(struct store *s, const char *name, const char *address, struct pr
 		return 0;
 	if (promoted == -EREMOTE || err)
 		return tell(err ? err : promoted, name, p);
-	return tell_silent(name, address, !take_out(s->log, name), p);
+	return tell_silent(s, name, address, !take_out(s->log, name), p);
 }
 
 int shared_remove(struct store *s, const char *name, struct problem *p)

@@ -186,6 +186,8 @@ void shared_tick(uv_timer_t *timer)
 		l->barrier_is_old = false;
 		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);
 	}
+	if (shared_leads(l->store))
+		cluster_propose(l);
 	shared_note_members(l);
 }
 

@@ -35,6 +35,7 @@ static int apply(struct raft_fsm *fsm, const struct raft_buffer *text, void **re
 		pthread_cond_broadcast(&l->store->changed);
 		pthread_mutex_unlock(&l->store->lock);
 		changes_free(change, count);
+		cluster_learn(l);
 	}
 	if (err == -ENOMEM) { /* to go on would make this server's state another than the others' */
 		log_error(NULL, NULL,
@@ -52,6 +53,7 @@ static int snapshot(struct raft_fsm *fsm, struct raft_buffer **buffers, unsigned
 	struct blob text = { 0 };
 	int err;
 
+	l->has_snapshot = true;
 	pthread_mutex_lock(&l->store->lock);
 	err = state_encode(&l->store->state, &text);
 	pthread_mutex_unlock(&l->store->lock);
@@ -82,6 +84,8 @@ static int restore(struct raft_fsm *fsm, struct raft_buffer *text)
 	if (state_decode(text->base, size, &next))
 		return RAFT_MALFORMED;
 	store_publish(l->store, &next);
+	l->has_snapshot = true;
+	cluster_learn(l);
 	raft_free(text->base);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <raft/uv.h>
 
 #include "backend.h"
+#include "raft-greeting.h"
 #include "raft-mark.h"
 
 enum { MEMBERS = 16 };
@@ -22,7 +23,8 @@ struct shared {
 	struct store *store;
 	char *directory, *name, *address;
 	const struct tls_files *tls; /* NULL: none; the caller's, while it is opened */
-	bool secure, joins;
+	bool joins;
+	bool is_old; /* store_is_old, when it was opened */
 	raft_id id;
 	uv_loop_t loop;
 	uv_async_t wake;
@@ -33,14 +35,18 @@ struct shared {
 	struct raft raft;
 	raft_index began_with; /* the end of the log when it was opened */
 	struct raft_barrier barrier;
-	bool barrier_pending, barrier_is_old, told; /* on the loop only */
-	size_t entry_bytes;			    /* so, too: of the largest of late */
-	int made;				    /* how far set_up() came */
-	int claimed;				    /* the directory, locked: it is ours */
-	struct raft_mark mark;			    /* on the loop only */
-	raft_index applied;			    /* so, too: and on this disk */
-	struct heard heard[MEMBERS];		    /* so, too: in the order of member[], as long as it leads */
-	uint64_t warned_ns;			    /* so, too: of a stranger */
+	bool barrier_pending, barrier_is_old, told;	/* on the loop only */
+	size_t entry_bytes;				/* so, too: of the largest of late */
+	int made;					/* how far set_up() came */
+	int claimed;					/* the directory, locked: it is ours */
+	struct raft_mark mark;				/* on the loop only */
+	raft_index applied;				/* so, too: and on this disk */
+	struct heard heard[MEMBERS];			/* so, too: in the order of member[], as long as it leads */
+	uint8_t cluster[CLUSTER_ID];			/* so, too: zeros: it has none yet */
+	bool cluster_is_committed, cluster_is_proposed; /* so, too */
+	struct raft_apply proposal;
+	bool has_snapshot;		      /* so, too: its log need not begin with the first entry */
+	uint64_t warned_ns[2 * REFUSALS + 2]; /* so, too: of strangers, by what is told */
 	int (*start_io)(struct raft_io *, unsigned, raft_io_tick_cb, raft_io_recv_cb); /* the backend's */
 	raft_io_recv_cb receive;						       /* libraft's */
 	bool listens; /* so, too: `heard` goes on from the tick before */
@@ -54,6 +60,8 @@ struct shared {
 	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
 	struct store_member member[MEMBERS];
 	size_t members;
+	char trouble[1024]; /* with another server */
+	uint64_t trouble_ns;
 };
 
 uint64_t now_ns(void); /* of a clock that only goes forward */
@@ -80,6 +88,18 @@ void shared_note_members(struct shared *);
 void shared_note_applied(struct shared *);
 void shared_tick(uv_timer_t *);
 
+/* ---- raft-cluster.c: which cluster it is. On the loop, or before it runs. ---- */
+int cluster_load(struct shared *, struct problem *);		 /* what the file says, if there is a log */
+int cluster_begin(struct shared *, struct problem *);		 /* a new cluster: makes an id */
+void cluster_forget_if_empty(struct shared *);			 /* without a log it belongs to none */
+void cluster_learn(struct shared *);				 /* looks whether the committed state has one */
+void cluster_propose(struct shared *);				 /* this one leads: commits one, if there is none */
+int cluster_take(struct shared *, const uint8_t id[CLUSTER_ID]); /* notes it */
+char *cluster_text(const uint8_t id[CLUSTER_ID], char text[2 * CLUSTER_ID + 1]);
+bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: it has none */
+
 /* ---- raft-strangers.c ---- */
+extern const struct wire_peers strangers_peers; /* its arg: the struct shared */
+bool shared_trouble(struct store *, char *text, size_t size);
 void strangers_watch(struct shared *); /* what the backend receives comes by there; before raft_init() */
 #endif

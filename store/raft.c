@@ -16,10 +16,12 @@
 #include "log.h"
 #include "raft-check.h"
 #include "raft-shared.h"
-#include "raft-tls.h"
+#include "raft-wire.h"
 
 enum { TICK_MS = 100 };
 enum { MADE_LOOP = 1, MADE_WAKE, MADE_TICK, MADE_TRANSPORT, MADE_IO, MADE_RAFT };
+
+bool store_is_old;
 
 #ifdef __SANITIZE_THREAD__
 /* libuv closes descriptors where the sanitizer does not see it, who then mistakes a number used again for the old one. */
@@ -44,10 +46,7 @@ uint64_t store_member_id(const char *name)
 
 static void transport_close(struct shared *l)
 {
-	if (l->secure)
-		raft_tls_close(&l->transport);
-	else
-		raft_uv_tcp_close(&l->transport);
+	raft_wire_close(&l->transport);
 }
 
 static void raft_closed(struct raft *raft)
@@ -141,7 +140,8 @@ static const struct log_type shared_type = { .commit = shared_commit,
 					     .replayed = shared_replayed,
 					     .add = shared_add,
 					     .remove = shared_remove,
-					     .members = shared_members };
+					     .members = shared_members,
+					     .trouble = shared_trouble };
 
 /* A new store begins with this server alone; one that is there goes on. */
 static int begin(struct shared *l, struct problem *p)
@@ -154,7 +154,9 @@ static int begin(struct shared *l, struct problem *p)
 	if (!err)
 		err = raft_bootstrap(&l->raft, &alone);
 	raft_configuration_close(&alone);
-	if (!err || err == RAFT_CANTBOOTSTRAP)
+	if (!err)
+		return cluster_begin(l, p);
+	if (err == RAFT_CANTBOOTSTRAP)
 		return 0;
 	return problem_set(p, EIO, "the shared store in %s can't be made: %s", l->directory, raft_errmsg(&l->raft));
 }
@@ -197,15 +199,17 @@ static int made(struct shared *l, int err)
 
 static int set_up(struct shared *l, struct problem *p)
 {
+	struct wire_peers peers = strangers_peers;
 	int err = made(l, uv_loop_init(&l->loop));
+
+	peers.arg = l;
 
 	if (!err)
 		err = made(l, uv_async_init(&l->loop, &l->wake, woken));
 	if (!err)
 		err = made(l, uv_timer_init(&l->loop, &l->tick));
 	if (!err)
-		err = made(l, l->secure ? raft_tls_init(&l->transport, &l->loop, l->tls, p)
-					: raft_uv_tcp_init(&l->transport, &l->loop));
+		err = made(l, raft_wire_init(&l->transport, &l->loop, l->tls, &peers, p));
 	if (!err)
 		err = made(l, raft_uv_init(&l->io, &l->loop, l->directory, &l->transport));
 	if (!err)
@@ -260,6 +264,8 @@ static int start(struct shared *l, bool join, struct problem *p)
 	if (!err)
 		err = check_log(l, p);
 	if (!err)
+		err = cluster_load(l, p);
+	if (!err)
 		err = set_up(l, p);
 	if (!err && !join)
 		err = begin(l, p);
@@ -267,6 +273,7 @@ static int start(struct shared *l, bool join, struct problem *p)
 		err = cant_start(l, status, p);
 	if (!err) {
 		l->began_with = raft_last_index(&l->raft);
+		cluster_forget_if_empty(l);
 		shared_note_members(l);
 	}
 	if (!err)
@@ -303,7 +310,7 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 	l->mark.fd = -1;
 	l->id = store_member_id(name);
 	l->tls = tls;
-	l->secure = tls;
+	l->is_old = store_is_old;
 	l->joins = join;
 	machine_init(l);
 	pthread_mutex_init(&l->lock, NULL);

@@ -171,6 +171,11 @@ size_t store_members(struct store *s, struct store_member *member, size_t max)
 	return s->type->members ? s->type->members(s, member, max) : 0;
 }
 
+bool store_trouble(struct store *s, char *text, size_t size)
+{
+	return s->type->trouble && s->type->trouble(s, text, size);
+}
+
 /* ---- waiting ---- */
 
 bool store_replayed(struct store *s)

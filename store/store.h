@@ -59,6 +59,8 @@ struct store_member {
 };
 size_t store_members(struct store *, struct store_member *, size_t max); /* 0: the store is one server's alone */
 uint64_t store_member_id(const char *name);
+/* Has another server refused this one, or this one another, in the last seconds? The text says why, and what to do. */
+bool store_trouble(struct store *, char *text, size_t size);
 
 uint64_t store_index(struct store *); /* rises by one with each commit */
 /* Waits until the index is above `after`, or who leads has changed, or the time is over, or store_wake(); the index. */
@@ -69,4 +71,6 @@ void store_wake(struct store *); /* ends all waits, also those to come: before s
 extern void (*store_step)(const char *next);
 /* For tests of a full store: STORE_SIZE_MAX otherwise. The same on all servers. */
 extern size_t store_size_max;
+/* For tests of mixed versions: a shared store that is opened then knows no ids of clusters, as before there were any. */
+extern bool store_is_old;
 #endif

@@ -110,6 +110,10 @@ for round in 1 2; do
 	is_down() { other_leads && [[ $(states "$leader") == *"('$victim', 'down', True)"* ]]; }
 	wait_until 20 is_down || fail "the stranger counts as the member: $(on "$leader" status)"
 	[ "$(on "$victim" volume info --json)" = "[]" ] || fail "the stranger has taken what is not its own"
+	is_told() { on "$1" status >out && grep -q "$2" out && { on "$1" status --check >out || true; } && grep -q "$2" out; }
+	wait_until 20 is_told "$victim" "takes this one, $victim, for a member of its cluster, but this one is of another cluster" || fail "the stranger's status does not tell: $(cat out)"
+	leader_is_told() { other_leads && is_told "$leader" "the server at ${PEER[$victim]} takes nothing from this one, $leader, for it is of another cluster"; }
+	wait_until 20 leader_is_told || fail "the status of the one that leads does not tell of the stranger: $(cat out)"
 	go_on() { other_leads && on "$leader" volume create w$round 127.0.0.1:"$SCRATCH/w$round" >/dev/null; }
 	wait_until 60 go_on || fail "the others do not go on"
 	sleep 3
@@ -118,5 +122,30 @@ for round in 1 2; do
 	start_server "$victim" "$victim"
 	wait_until 60 are_up || fail "not whole again: $(on "$leader" status)"
 done
+
+# ---- a voter whose --state is lost, with --join: what it voted and acknowledged is forgotten ----
+wait_until 60 one_leads || fail "nobody leads"
+[ "$leader" = gamma ] && victim=beta || victim=gamma
+stop_process "${PID[$victim]}" "$victim"
+rm -r "${victim:?}"
+start_server "$victim" "$victim" --join
+wait_until 60 is_told "$victim" "takes this one, $victim, for a member that votes, but there is no log in $SCRATCH/$victim" || fail "it is not told that it has lost its log: $(cat out)"
+leader_is_told() { one_leads && is_told "$leader" "the server at ${PEER[$victim]} is a member that votes, but has no log any more"; }
+wait_until 60 leader_is_told || fail "the one that leads does not tell: $(cat out)"
+[ "$(on "$victim" volume info --json)" = "[]" ] || fail "who lost its log was taken for the member"
+leads_says() { # WORDS...: asked of the one that leads
+	for ((tries = 0; tries < 5; tries++)); do
+		wait_until 60 one_leads || fail "nobody leads"
+		! on "$leader" "$@" >out 2>err || return 0
+		grep -q 'another server leads' err || break
+	done
+	return 1
+}
+leads_says server remove --keep-bricks "$victim" || fail "it can't be removed: $(cat err)"
+leads_says server add "$victim" "${PEER[$victim]}" || fail "it can't be added again: $(cat err)"
+wait_until 60 are_up || fail "not whole again: $(on "$leader" status)"
+has_all() { [ "$(on "$victim" volume info --json)" != "[]" ]; }
+wait_until 20 has_all || fail "it has nothing"
+[ "$(cat alpha/raft/cluster)" = "$(cat "$victim"/raft/cluster)" ] || fail "not one cluster"
 for name in alpha beta gamma; do stop_process "${PID[$name]}" "$name"; done
 pass

@@ -120,6 +120,15 @@ static void servers_are_looked_at(void **state)
 	says(all, "server alpha: its stratusd is of version 0, but version 1 is installed: start it anew");
 }
 
+static void trouble_with_another_server_is_told(void **state)
+{
+	json_t *all = cluster();
+
+	(void)state;
+	json_object_set_new(all, "trouble", json_string("the server at 10.0.0.3:1 is of another cluster"));
+	says(all, "the server at 10.0.0.3:1 is of another cluster");
+}
+
 static void certificates_are_looked_at(void **state)
 {
 	json_t *all = cluster(), *one = json_array_get(json_object_get(all, "certificates"), 0);
@@ -215,6 +224,7 @@ int main(void)
 		cmocka_unit_test(of_what_is_well_nothing_is_said),
 		cmocka_unit_test(a_brick_that_takes_no_changes_is_wrong),
 		cmocka_unit_test(servers_are_looked_at),
+		cmocka_unit_test(trouble_with_another_server_is_told),
 		cmocka_unit_test(certificates_are_looked_at),
 		cmocka_unit_test(bricks_are_looked_at),
 		cmocka_unit_test(members_are_looked_at),
