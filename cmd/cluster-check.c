@@ -3,8 +3,7 @@
 #include "cluster-check.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <jansson.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "path.h"
 #include "port.h"
 #include "store.h"
+#include "stream.h"
 #include "volfiles.h"
 
 /* Calls fn for each committed volume but the one called `except`, until it returns an error. */
@@ -410,6 +410,31 @@ static int check_tls(const struct spec_tls *now, const struct spec_tls *before, 
 	return err ? err : check_tls_file(now->authorities, before->authorities, p);
 }
 
+static const char *host_of(const struct spec *s, const struct spec *before, size_t i)
+{
+	bool is_known = before->volume && !before->stopped && !is_new(s, before, i) &&
+			!strcmp(before->brick[i].server->host, s->brick[i].server->host);
+
+	return s->brick[i].gone || is_known ? NULL : s->brick[i].server->host;
+}
+
+/* Of what is to run from now on: nothing can be told a server that has no address. */
+static int check_hosts(const struct spec *s, const struct spec *before, struct problem *p)
+{
+	for (size_t i = 0; i < s->bricks && !s->stopped; i++) {
+		const char *host = host_of(s, before, i);
+		struct addrinfo *list = NULL;
+		struct problem why = { "" };
+
+		if (host && tcp_resolve(host, "0", false, &list, &why))
+			return problem_set(p, EINVAL, "server %s of volume %s: %s, or write its `host` into the specification",
+					   s->brick[i].server->name, s->volume, why.text);
+		if (list)
+			freeaddrinfo(list);
+	}
+	return 0;
+}
+
 /* What is committed can't be taken back: so what this server is to serve is looked at before. */
 static int check_fresh(const struct spec *s, const struct spec *before, struct problem *p)
 {
@@ -440,6 +465,8 @@ int cluster_check(struct spec *s, const struct spec *before, bool force, struct 
 		err = each_other(s->volume, check_against, s, p);
 	if (!err)
 		err = check_fresh(s, before, p);
+	if (!err)
+		err = check_hosts(s, before, p);
 	if (!err)
 		err = check_shared_limits(s, p);
 	if (!err && before->volume && !force)

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,6 @@
 #include "cluster.h"
 #include "log.h"
 #include "path.h"
-#include "port.h"
 #include "store.h"
 #include "tenant-json.h"
 #include "volfiles.h"

@@ -38,10 +38,22 @@ mine" ] && [ ! -e no ] && [ -z "$(ls -A empty)" ] || fail "something was changed
 "$STRATUS" volume create v --start 127.0.0.1:"$SCRATCH/good" 127.0.0.1:"$SCRATCH/empty" >/dev/null || fail "it can't be made where nothing is wrong"
 "$STRATUS" volume info v | sed 1d >v.yaml
 refused "can't read /nosuch/cert.pem" apply <(sed '$a transport: tls\ntls:\n  certificate: /nosuch/cert.pem\n  key: /nosuch/key.pem\n  authorities: /nosuch/ca.pem' v.yaml)
+refused "no address for .*nosuch.invalid" apply <(sed 's/^\( *host: \).*/\1nosuch.invalid/' v.yaml)
 refused "is no brick and is not empty" brick add v 127.0.0.1:"$SCRATCH/used"
 "$STRATUS" volume info v | sed 1d | cmp - v.yaml || fail "what is refused has changed something"
 "$STRATUS" volume stop v >/dev/null
 "$STRATUS" volume delete v >/dev/null
 "$STRATUS" apply v.yaml >out 2>err || fail "a volume can't come back with its bricks: $(cat out err)"
+"$STRATUS" volume stop v >/dev/null
+"$STRATUS" volume delete v >/dev/null
+
+# ---- a server's name that can't be resolved: nothing is committed that can't be started; what is not started may have its address later ----
+getent hosts alpha >/dev/null || {
+	refused 'no address for "alpha".*write its .host. into the specification' volume create w --start alpha:"$SCRATCH/later"
+	[ "$("$STRATUS" volume info --json)" = "[]" ] && [ ! -e later ] || fail "made: $("$STRATUS" volume info)"
+	"$STRATUS" volume create w alpha:"$SCRATCH/later" >/dev/null || fail "not made, though it is not to start"
+	refused 'no address for "alpha"' volume start w
+	"$STRATUS" volume delete w >/dev/null
+}
 stop_process "$KEEPER" stratusd
 pass
