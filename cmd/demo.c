@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 #include "port.h"
 #include "secret.h"
 #include "task.h"
+#include "tree.h"
 
 enum { STOP_SECONDS = 30, PORT = 24006, BRICKS = 3 };
 static const char server_name[] = "local", volume[] = "demo";
@@ -556,12 +556,6 @@ int demo_stop(struct demo *d, struct problem *p)
 	return err ? err : refresh(d, p);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-	(void)st, (void)kind, (void)at;
-	return remove(path);
-}
-
 /* Of a demo's directory: what the demo has made there. */
 static bool is_ours(const char *name)
 {
@@ -572,6 +566,8 @@ static bool is_ours(const char *name)
 		if (!strcmp(name, ours[i]))
 			return true;
 	if (!strncmp(name, "tenant-", strlen("tenant-")))
+		return true;
+	if (!strncmp(name, TREE_REMOVED, strlen(TREE_REMOVED)))
 		return true;
 	return !strncmp(name, "brick", number - name) && *number && !number[strspn(number, "0123456789")];
 }
@@ -584,17 +580,18 @@ static int is_ours_entry(const struct dirent *e)
 static int remove_ours(const char *directory)
 {
 	struct dirent **entry;
-	int count = scandir(directory, &entry, is_ours_entry, NULL), err = count < 0 ? -errno : 0;
+	int top = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int count = top < 0 ? -1 : scandir(directory, &entry, is_ours_entry, NULL), err = count < 0 ? -errno : 0;
 
 	for (int i = 0; i < count; i++) {
-		cleanup_path char *path = path_format("%s/%s", directory, entry[i]->d_name);
-
-		if (!err && nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
-			err = -errno;
+		if (!err)
+			err = tree_remove(top, entry[i]->d_name);
 		free(entry[i]);
 	}
 	if (count >= 0)
 		free(entry);
+	if (top >= 0)
+		close(top);
 	return err;
 }
 
