@@ -18,6 +18,11 @@ struct heard {
 	raft_id id;
 	uint64_t ns;
 };
+/* Entries are on their way to a member. */
+struct busy {
+	raft_id id;
+	unsigned requests;
+};
 struct job;
 struct shared {
 	struct store *store;
@@ -48,8 +53,10 @@ struct shared {
 	bool has_snapshot;		      /* so, too: its log need not begin with the first entry */
 	uint64_t warned_ns[2 * REFUSALS + 2]; /* so, too: of strangers, by what is told */
 	int (*start_io)(struct raft_io *, unsigned, raft_io_tick_cb, raft_io_recv_cb); /* the backend's */
-	raft_io_recv_cb receive;						       /* libraft's */
-	bool listens; /* so, too: `heard` goes on from the tick before */
+	int (*send_io)(struct raft_io *, struct raft_io_send *, const struct raft_message *, raft_io_send_cb); /* so, too */
+	struct busy busy[MEMBERS]; /* on the loop only */
+	raft_io_recv_cb receive;   /* libraft's */
+	bool listens;		   /* so, too: `heard` goes on from the tick before */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* below store.lock is none of these: never both */
@@ -102,4 +109,7 @@ bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: i
 extern const struct wire_peers strangers_peers; /* its arg: the struct shared */
 bool shared_trouble(struct store *, char *text, size_t size);
 void strangers_watch(struct shared *); /* what the backend receives comes by there; before raft_init() */
+
+/* ---- raft-send.c ---- */
+void send_bound(struct shared *); /* before raft_init() */
 #endif

@@ -215,6 +215,7 @@ static int set_up(struct shared *l, struct problem *p)
 	if (!err)
 		raft_uv_set_auto_recovery(&l->io, false);
 	strangers_watch(l);
+	send_bound(l);
 	if (!err)
 		err = made(l, raft_init(&l->raft, &l->io, &l->fsm, l->id, l->address));
 	if (is_damage(err) && *l->io.errmsg)
