@@ -259,7 +259,7 @@ static bool is_connected(int fd, const struct sockaddr_in *to)
 
 	if (!connect(fd, (const struct sockaddr *)to, sizeof *to))
 		return true;
-	return errno == EINPROGRESS && poll(&wait, 1, CONNECT_S * 1000) == 1 &&
+	return errno == EINPROGRESS && TEMP_FAILURE_RETRY(poll(&wait, 1, CONNECT_S * 1000)) == 1 &&
 	       !getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) && !err;
 }
 
@@ -313,8 +313,20 @@ static int tell_silent(struct store *s, const char *name, const char *address, b
 		       : "it is a member that does not vote now: add it again, or `stratus server remove` it");
 }
 
+/* It has, or will have. Only who never said anything is taken for somebody else. */
+static bool has_answered(struct shared *l, const char *name)
+{
+	bool yes = false;
+
+	pthread_mutex_lock(&l->lock);
+	for (size_t i = 0; i < l->members; i++)
+		yes |= l->member[i].id == store_member_id(name) && (l->member[i].answered || l->member[i].votes);
+	pthread_mutex_unlock(&l->lock);
+	return yes;
+}
+
 /* First as one that only gets the log, so that the cluster goes on if it does not answer; it votes when it has caught up. A
- * member that is there already is only asked to vote, so a half-done addition can be repeated. One that was not there, and does not catch up, is taken out again. */
+ * member that is there already is only asked to vote, so a half-done addition can be repeated. One that was not there, and says nothing, is taken out again. */
 int shared_add(struct store *s, const char *name, const char *address, struct problem *p)
 {
 	int err = shared_check_address(address, p), promoted;
@@ -331,8 +343,13 @@ int shared_add(struct store *s, const char *name, const char *address, struct pr
 	promoted = change_member(s->log, promote_start, name, address, JOIN_WAIT_S);
 	if (!promoted)
 		return 0;
-	if (promoted == -EREMOTE || err)
+	if (promoted == -EREMOTE || promoted == -EBUSY || err)
 		return tell(err ? err : promoted, name, p);
+	if (has_answered(s->log, name))
+		return problem_set(
+			p, ETIMEDOUT,
+			"server %s has not caught up yet: it gets what the cluster has, and does not vote so far; give the command again until it is done",
+			name);
 	return tell_silent(s, name, address, !take_out(s->log, name), p);
 }
 

@@ -62,10 +62,12 @@ static void note_heard(struct shared *l)
 	struct heard next[MEMBERS] = { 0 };
 
 	for (size_t i = 0; i < count; i++) {
-		next[i] = (struct heard){ c->servers[i].id, now_ns() };
-		for (size_t k = 0; k < MEMBERS && l->listens && !l->raft.leader_state.progress[i].recent_recv; k++)
+		bool now = l->raft.leader_state.progress[i].recent_recv;
+
+		next[i] = (struct heard){ c->servers[i].id, now_ns(), now };
+		for (size_t k = 0; k < MEMBERS && l->listens && !now; k++)
 			if (l->heard[k].id == next[i].id)
-				next[i].ns = l->heard[k].ns;
+				next[i] = l->heard[k];
 	}
 	memcpy(l->heard, next, sizeof next);
 	l->listens = true;
@@ -90,6 +92,7 @@ void shared_note_members(struct shared *l)
 		struct store_member *m = &l->member[i];
 
 		*m = (struct store_member){ .id = from->id, .leads = from->id == leader, .votes = from->role == RAFT_VOTER };
+		m->answered = is_leader && l->heard[i].answered;
 		m->up = from->id == l->id || m->leads || (is_leader && l->heard[i].ns + SILENT_MS * 1000000ull > now_ns());
 		snprintf(m->address, sizeof m->address, "%s", from->address);
 	}

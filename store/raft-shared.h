@@ -17,6 +17,7 @@ enum { MEMBERS = 16 };
 struct heard {
 	raft_id id;
 	uint64_t ns;
+	bool answered; /* since this server leads */
 };
 /* Entries are on their way to a member. */
 struct busy {

@@ -55,7 +55,7 @@ int store_remove(struct store *, const char *name, struct problem *);
 struct store_member {
 	uint64_t id; /* store_member_id() of its name */
 	char address[64];
-	bool leads, votes, up; /* up: known to the leader only */
+	bool leads, votes, up, answered; /* up, and whether it has answered since that leads: known to the leader only */
 };
 size_t store_members(struct store *, struct store_member *, size_t max); /* 0: the store is one server's alone */
 uint64_t store_member_id(const char *name);
