@@ -101,6 +101,9 @@ int path_tell(struct request *rq, struct xlator *x, const struct getxattr_in *in
 	err = look.loc.inode ? lookup_on(rq, x->child[0], &look, &found) : -ESTALE; /* it is known, and no directory */
 	if (!err)
 		err = read_xattr(rq, x, look.loc.inode, LOCATION_XATTR, &out->value);
+	if (err == -ENODATA &&
+	    !found.attr.nlink) /* it was removed, and is open yet: it has no name, and that is no limit of the brick's */
+		err = -ESTALE;
 	fop_out_clear(FOP_lookup, &found);
 	inode_unref(look.loc.inode);
 	return err == -ENOENT ? -ESTALE : err;

@@ -455,6 +455,7 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, const str
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 
+#define ACLS "system.posix_acl_"
 /* ENOSPC where nothing of the change was done, of which the leaf tells: then nobody needs to look what each member has of it. Not of what takes more than one call below. */
 static bool left_untouched(const struct request *rq, enum fop fop, const void *in, int err)
 {
@@ -462,7 +463,13 @@ static bool left_untouched(const struct request *rq, enum fop fop, const void *i
 		return err == -ENOSPC;
 	if (!rq->untouched || rq->made)
 		return false;
-	return fop == FOP_write || makes(fop) || (fop == FOP_setxattr && !is_quota(((const struct setxattr_in *)in)->name));
+	if (fop == FOP_setxattr) {
+		const char *name = ((const struct setxattr_in *)in)->name;
+
+		return !is_quota(name) && strncmp(name, ACLS, sizeof(ACLS) - 1) !=
+						  0; /* for an ACL features/access may have taken setgid away first */
+	}
+	return fop == FOP_write || makes(fop);
 }
 
 static int change(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
@@ -557,7 +564,7 @@ static int heal_begins(struct member *m, const struct replica_stamp *stamp, cons
 	if (err || !n->objects)
 		return err;
 	err = m->frozen ? -EVIEW : touch(m, n);
-	if (err == -EROFS)
+	if (err == -EROFS || err == -EIO) /* of the list */
 		suspect_self(m, err);
 	if (!err)
 		err = made_by_heal(m, n);

@@ -206,6 +206,8 @@ int member_write_durably(struct member *m, struct request *rq, const struct writ
 
 	sync_begins(m, &s);
 	err = fop_call(rq, m->x->child[0], FOP_write, in, out);
+	task_shield(true); /* it is done: that nobody waits for it any more is no failure of the disk */
 	judged = judge(m, rq, &s, err, err == -EIO || err == -EROFS, true);
-	return err ? err : judged ? -EIO : 0;
+	task_shield(false);
+	return err ? err : judged;
 }

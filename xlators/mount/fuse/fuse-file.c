@@ -193,8 +193,8 @@ static size_t cut(const struct write_in *in, size_t written, size_t refused)
 	return first <= last ? (first + (last - first) / 2) * QUOTA_UNIT - in->offset : 0;
 }
 
-/* A quota refuses a write as a whole, at which disk file systems would write what fits, and refuse the next one. So less is tried, as long as it fits more. Of an append
- * one part only: behind it others may have appended. */
+/* A quota refuses a write as a whole, at which disk file systems would write what fits, and refuse the next one. So less is tried, as long as it fits more. Not of an append: if
+ * all of it is done after all (a brick's own quota is no clear answer), the part would stand behind it. */
 static int write_what_fits(struct ask *a, const struct write_in *in, struct write_out *out)
 {
 	size_t written = 0, refused = in->data->size, end;
@@ -210,7 +210,7 @@ static int write_what_fits(struct ask *a, const struct write_in *in, struct writ
 			refused = end;
 		else
 			written += part.written;
-		more = err ? err == -EDQUOT : written == end && !(in->flags & WRITE_APPEND);
+		more = err ? err == -EDQUOT : written == end;
 	}
 	out->written = (uint32_t)written;
 	return written ? 0 : err;
@@ -230,7 +230,7 @@ int serve_write(struct ask *a)
 	int err = write_on(&a->rq, ask_child(a), &in, &out);
 	if (!err && arg->write_flags & FUSE_WRITE_CACHE)
 		err = write_rest(a, &in, &out);
-	else if (err == -EDQUOT && !(arg->write_flags & FUSE_WRITE_CACHE))
+	else if (err == -EDQUOT && !(arg->write_flags & FUSE_WRITE_CACHE) && !(in.flags & WRITE_APPEND))
 		err = write_what_fits(a, &in, &out);
 	known_written(a, &before, &in, err ? 0 : out.written);
 	if (!err)
