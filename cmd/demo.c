@@ -557,9 +557,10 @@ int demo_stop(struct demo *d, struct problem *p)
 }
 
 /* Of a demo's directory: what the demo has made there. */
+#define SPEC "spec.yaml"
 static bool is_ours(const char *name)
 {
-	static const char *const ours[] = { "state", "log", "demo.json", "spec.yaml", "demo.key", "demo.secret", "ca", "tls" };
+	static const char *const ours[] = { "state", "log", "demo.json", SPEC, "demo.key", "demo.secret", "ca", "tls" };
 	const char *number = name + strlen("brick");
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -567,8 +568,11 @@ static bool is_ours(const char *name)
 			return true;
 	if (!strncmp(name, "tenant-", strlen("tenant-")))
 		return true;
-	if (!strncmp(name, TREE_REMOVED, strlen(TREE_REMOVED)))
-		return true;
+	if (!strncmp(name, TREE_REMOVED, strlen(TREE_REMOVED))) {
+		const char *digits = name + strlen(TREE_REMOVED);
+
+		return *digits && !digits[strspn(digits, "0123456789")];
+	}
 	return !strncmp(name, "brick", number - name) && *number && !number[strspn(number, "0123456789")];
 }
 
@@ -583,11 +587,13 @@ static int remove_ours(const char *directory)
 	int top = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int count = top < 0 ? -1 : scandir(directory, &entry, is_ours_entry, NULL), err = count < 0 ? -errno : 0;
 
-	for (int i = 0; i < count; i++) {
-		if (!err)
+	for (int i = 0; i < count; i++)
+		if (!err && strcmp(entry[i]->d_name, SPEC))
 			err = tree_remove(top, entry[i]->d_name);
+	if (count > 0 && !err && unlinkat(top, SPEC, 0) && errno != ENOENT) /* last: without it nobody knows of a demo here */
+		err = -errno;
+	for (int i = 0; i < count; i++)
 		free(entry[i]);
-	}
 	if (count >= 0)
 		free(entry);
 	if (top >= 0)

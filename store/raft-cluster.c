@@ -160,8 +160,11 @@ void cluster_learn(struct shared *l)
 	if (cluster_id_is_set(l->cluster) && memcmp(l->cluster, id, CLUSTER_ID))
 		log_warning(NULL, NULL, "the file `cluster` in %s was of another cluster than the log: the log counts",
 			    l->directory);
-	cluster_take(l, id);
+	if (cluster_take(l, id)) /* so, too, where the file can't be written */
+		memcpy(l->cluster, id, sizeof l->cluster);
 }
+
+enum { PROPOSE_AGAIN_S = 5 };
 
 static void proposed(struct raft_apply *request, int status, void *result)
 {
@@ -169,6 +172,7 @@ static void proposed(struct raft_apply *request, int status, void *result)
 
 	(void)status, (void)result;
 	l->cluster_is_proposed = false; /* who leads then tries again if it was not committed */
+	l->cluster_refused_ns = now_ns();
 }
 
 void cluster_propose(struct shared *l)
@@ -179,6 +183,8 @@ void cluster_propose(struct shared *l)
 	struct raft_buffer entry = { NULL, 0 };
 
 	if (l->is_old || l->cluster_is_committed || l->cluster_is_proposed)
+		return;
+	if (l->cluster_refused_ns && now_ns() < l->cluster_refused_ns + PROPOSE_AGAIN_S * 1000000000ull)
 		return;
 	memcpy(id, l->cluster, sizeof id);
 	if (!cluster_id_is_set(id) && make(id))

@@ -53,7 +53,6 @@ static int snapshot(struct raft_fsm *fsm, struct raft_buffer **buffers, unsigned
 	struct blob text = { 0 };
 	int err;
 
-	l->has_snapshot = true;
 	pthread_mutex_lock(&l->store->lock);
 	err = state_encode(&l->store->state, &text);
 	pthread_mutex_unlock(&l->store->lock);
@@ -84,7 +83,6 @@ static int restore(struct raft_fsm *fsm, struct raft_buffer *text)
 	if (state_decode(text->base, size, &next))
 		return RAFT_MALFORMED;
 	store_publish(l->store, &next);
-	l->has_snapshot = true;
 	cluster_learn(l);
 	raft_free(text->base);
 	return 0;

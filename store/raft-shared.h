@@ -50,8 +50,8 @@ struct shared {
 	struct heard heard[MEMBERS];			/* so, too: in the order of member[], as long as it leads */
 	uint8_t cluster[CLUSTER_ID];			/* so, too: zeros: it has none yet */
 	bool cluster_is_committed, cluster_is_proposed; /* so, too */
+	uint64_t cluster_refused_ns;			/* so, too: when the state did not take it; 0: it has not been tried */
 	struct raft_apply proposal;
-	bool has_snapshot;		      /* so, too: its log need not begin with the first entry */
 	uint64_t warned_ns[2 * REFUSALS + 2]; /* so, too: of strangers, by what is told */
 	int (*start_io)(struct raft_io *, unsigned, raft_io_tick_cb, raft_io_recv_cb); /* the backend's */
 	int (*send_io)(struct raft_io *, struct raft_io_send *, const struct raft_message *, raft_io_send_cb); /* so, too */

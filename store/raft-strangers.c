@@ -215,12 +215,30 @@ const struct wire_peers strangers_peers = {
 
 static const char *check_entries(const struct shared *l, const struct raft_append_entries *a)
 {
-	if (!a->prev_log_index && a->n_entries && l->has_snapshot) /* libraft would put them behind what it has */
+	if (!a->prev_log_index && a->n_entries && l->raft.log.offset) /* libraft would put them behind what it has */
 		return "entries that were committed long ago";
 	for (unsigned i = 0; i < a->n_entries; i++)
 		if (a->entries[i].type == RAFT_CHANGE && frame_configuration(a->entries[i].buf.base, a->entries[i].buf.len))
 			return "a list of members that can't be";
 	return NULL;
+}
+
+/* Of the entry with that index; 0: it is not in the log. */
+static raft_term term_of(struct shared *l, raft_index i)
+{
+	const struct raft_log *g = &l->raft.log;
+
+	if (i == g->snapshot.last_index)
+		return g->snapshot.last_term;
+	if (i <= g->offset || i > raft_last_index(&l->raft))
+		return 0;
+	return g->entries[(g->front + (size_t)(i - g->offset - 1)) % g->size].term;
+}
+
+/* Who leads may not know yet that this one has it, and waits to hear so. Libraft does not look into such a snapshot. */
+static bool has_already(struct shared *l, const struct raft_install_snapshot *s)
+{
+	return s->last_index <= l->raft.log.snapshot.last_index || (s->last_term && term_of(l, s->last_index) >= s->last_term);
 }
 
 /* Libraft would write it in place of the log, and only then find that it can't be read. */
@@ -231,7 +249,9 @@ static const char *check_snapshot(struct shared *l, const struct raft_install_sn
 	uint8_t id[CLUSTER_ID];
 	struct state state;
 
-	if (s->last_index < raft_last_applied(&l->raft))
+	if (has_already(l, s))
+		return NULL;
+	if (s->last_index < raft_last_applied(&l->raft)) /* and what has been applied is not what is before it */
 		return "a snapshot that is older than what this one has";
 	while (size && !text[size - 1])
 		size--;

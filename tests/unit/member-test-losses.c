@@ -3,7 +3,9 @@
 #include "member-test.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -754,6 +756,7 @@ static void complained_(void *arg)
 {
 	FILE *log = tmpfile();
 	int kept = dup(STDERR_FILENO), said[2] = { -1, -1 };
+	char other[PATH_MAX];
 	struct gfid f;
 
 	(void)arg;
@@ -767,14 +770,16 @@ static void complained_(void *arg)
 	unlink(state_path("lost.spare"));
 	CHECK_INT(mkdir(state_path("lost.spare"), 0700), 0);
 	CHECK_INT(mkdir(state_path("lost.new"), 0700), 0);
+	snprintf(other, sizeof(other), "%s", state_path("other"));
+	CHECK_INT(symlink("lost.new", other), 0);
 	dup2(fileno(log), STDERR_FILENO);
 	for (int i = 0; i < 20; i++) {
 		char name[16];
 
 		if (i == 10) {
 			said[0] = complaints(log);
-			rmdir(state_path("lost.new"));
-			CHECK_INT(symlink("lost.new", state_path("lost.new")), 0); /* another error */
+			CHECK_INT(renameat2(AT_FDCWD, other, AT_FDCWD, state_path("lost.new"), RENAME_EXCHANGE),
+				  0); /* another error, and at no moment none: the member tries it by itself, too */
 		}
 		snprintf(name, sizeof(name), "f%d", i);
 		CHECK_INT(lose(name, &f), -EIO);
