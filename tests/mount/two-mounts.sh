@@ -212,9 +212,17 @@ for mode in (0o711, 0o755, 0o700, 0o755):
     if refused(A) != (mode != 0o755):
         sys.exit(f"with mode {mode:o} a user is {'refused' if mode == 0o755 else 'served'}")
 END
-again=$(facts "$MNT" | sed -n 's/^ *listings used again: //p')
-say "listings used again: $again"
-[ "$REPLICA" = 1 ] || [ "$SPREAD" != 1 ] || [ "$again" -gt 0 ] || fail "no listing is used again"
+listed_again() { # as above, or of a few files now: a slow machine may need longer for the many than a listing is kept
+    ls -l "$MNT/few" >/dev/null
+    AGAIN=$(facts "$MNT" | sed -n 's/^ *listings used again: //p')
+    [ "$AGAIN" -gt 0 ]
+}
+if [ "$REPLICA" != 1 ] && [ "$SPREAD" = 1 ]; then
+    mkdir "$MNT/few"
+    touch "$MNT/few/a" "$MNT/few/b"
+    wait_until 60 listed_again || fail "no listing is used again"
+    say "listings used again: $AGAIN"
+fi
 
 # What one may believe without asking, it does not believe any more when the other has changed it.
 mkdir "$MNT/random" "$SCRATCH/model"
