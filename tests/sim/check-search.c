@@ -5,7 +5,7 @@
 enum { STEPS_MAX = 3000000 };
 
 struct seen {
-	struct seen *next;
+	struct seen *next, *before; /* before: of all, the one that was made before it */
 	uint64_t hash;
 	uint8_t key[];
 };
@@ -15,7 +15,8 @@ struct search {
 	struct entry *entry;
 	unsigned count, left; /* left: that must still be placed */
 	uint8_t *placed;
-	struct seen *seen[SEEN_BUCKETS];
+	struct seen **seen; /* SEEN_BUCKETS */
+	struct seen *last;
 	uint64_t steps;
 	unsigned best; /* the most that could be placed */
 	unsigned *stuck;
@@ -50,6 +51,8 @@ static bool seen_before(struct search *s, const void *state)
 	struct seen *k = malloc(sizeof(*k) + size);
 
 	k->next = *bucket;
+	k->before = s->last;
+	s->last = k;
 	k->hash = hash;
 	memcpy(k->key, key, size);
 	*bucket = k;
@@ -178,9 +181,9 @@ void check_entries(const struct model *m, struct entry *entry, unsigned count, c
 {
 	uint8_t state[STATE_MAX] __attribute__((aligned(8))) = { 0 };
 	unsigned stuck = UINT32_MAX;
-	static struct search s;
+	static struct seen *buckets[SEEN_BUCKETS]; /* all NULL between two searches, of which most see little */
+	struct search s = { .model = m, .entry = entry, .count = count, .stuck = &stuck, .seen = buckets };
 
-	s = (struct search){ .model = m, .entry = entry, .count = count, .stuck = &stuck };
 	qsort(entry, count, sizeof(*entry), by_call);
 	s.placed = calloc(count + 1, 1);
 	s.stood = calloc(count + 1, 1);
@@ -192,11 +195,11 @@ void check_entries(const struct model *m, struct entry *entry, unsigned count, c
 	else if (!search_from(&s, state))
 		explain(&s, stuck, what);
 	undecided += s.undecided;
-	for (unsigned i = 0; i < SEEN_BUCKETS; i++)
-		for (struct seen *k = s.seen[i], *next; k; k = next) {
-			next = k->next;
-			free(k);
-		}
+	for (struct seen *k = s.last, *before; k; k = before) {
+		before = k->before;
+		buckets[k->hash % SEEN_BUCKETS] = NULL;
+		free(k);
+	}
 	free(s.placed);
 	free(s.stood);
 }

@@ -134,7 +134,9 @@ uint64_t sim_events(void)
 
 static uint64_t local_time(const struct node *n, uint64_t now)
 {
-	return now + (uint64_t)n->mono_skew + (uint64_t)((__int128)now * n->drift_ppm / 1000000);
+	int64_t drift = (int64_t)(now / 1000000) * n->drift_ppm + (int64_t)(now % 1000000) * n->drift_ppm / 1000000;
+
+	return now + (uint64_t)n->mono_skew + (uint64_t)drift;
 }
 
 /* When the node's monotonic clock shows that time. */
