@@ -3,6 +3,8 @@
 #include "member-test.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
 
 static struct client acme = { .identity = "stratus:tenant/acme" }, acmes = { .identity = "stratus:tenant/acme/admin" },
 		     globex = { .identity = "stratus:tenant/globex" };
@@ -186,6 +188,132 @@ static void no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk(void **
 	on(ON_MEMORY, full_);
 }
 
+/* ---- what is slow ---- */
+
+static atomic_bool disk_stands;
+static atomic_int durable_writes, ended;
+static int (*memory_write)(struct request *, struct xlator *, const struct write_in *, struct write_out *);
+
+static void stand(void)
+{
+	while (disk_stands)
+		task_sleep_ms(5);
+}
+
+static int standing_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	stand();
+	return 0;
+}
+
+/* One that is a sync, too, is done at once, so that what is left is to wait for other syncs. */
+static int standing_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
+{
+	int err = memory_write(rq, x, in, out);
+
+	if (in->file->flags & O_DSYNC)
+		durable_writes++;
+	else
+		stand();
+	return err;
+}
+
+struct writer { /* and its file */
+	struct client *who;
+	const char *name;
+	int flags;
+	struct file *file;
+};
+
+static int writer_make(struct writer *w)
+{
+	cleanup_inode struct inode *parent = root();
+	struct create_in in = { .loc = { .parent = parent, .name = w->name }, .flags = O_RDWR | w->flags, .mode = 0644 };
+	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = 1, .time = 1000000000 };
+	struct create_out made = { 0 };
+	int err;
+
+	gfid_create(&in.gfid);
+	err = call(w->who, &stamp, NULL, FOP_create, &in, &made);
+	w->file = err ? NULL : file_ref(made.file);
+	fop_out_clear(FOP_create, &made);
+	return err;
+}
+
+static void writer_write(void *arg)
+{
+	struct writer *w = arg;
+	cleanup_buffer struct buffer *data = buffer_from("data", 4);
+	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = 2, .time = 1000000000 };
+	struct write_out out = { 0 };
+
+	if (call(w->who, &stamp, NULL, FOP_write, &(struct write_in){ .file = w->file, .data = data }, &out) != 0)
+		failures++;
+	ended++;
+}
+
+static void writer_sync(void *arg)
+{
+	struct writer *w = arg;
+	struct replica_stamp stamp = { .epoch = view.epoch };
+	struct fsync_out out = { 0 };
+
+	if (call(w->who, &stamp, NULL, FOP_fsync, &(struct fsync_in){ .file = w->file }, &out) != 0)
+		failures++;
+	ended++;
+}
+
+static int wait_for(atomic_int *number, int value)
+{
+	for (int i = 0; i < 12000 && *number < value; i++)
+		task_sleep_ms(5);
+	return *number;
+}
+
+static void slow_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	struct writer waits = { .who = &acme, .name = "f", .flags = O_DSYNC }, stands = { .who = &globex, .name = "g" };
+	static struct xlator_type slow;
+	struct lease_reply r = { 0 };
+
+	(void)arg;
+	slow = *leaf->type;
+	memory_write = slow.write;
+	slow.write = standing_write;
+	slow.fsync = standing_fsync;
+	leaf->type = &slow;
+	disk_stands = true;
+	durable_writes = ended = 0;
+	CHECK_INT(view_with_tenants(), 0);
+	CHECK_INT(writer_make(&waits), 0);
+	CHECK_INT(writer_make(&stands), 0);
+	CHECK_INT(task_spawn(NULL, writer_sync, &waits), 0);
+	task_sleep_ms(5);
+	CHECK_INT(task_spawn(NULL, writer_write, &waits), 0);
+	CHECK_INT(wait_for(&durable_writes, 1), 1);
+	CHECK_INT(task_spawn(NULL, writer_write, &stands), 0);
+	for (int i = 0; i < 12000 && !r.failures;
+	     i++) { /* it began last: when it is slow, the other one has waited for longer */
+		task_sleep_ms(5);
+		CHECK_INT(lease(&r), 0);
+	}
+	CHECK_INT(r.failures, 1);
+	CHECK_INT(memcmp(r.failure[0].session, globex_id, sizeof(globex_id)), 0);
+	disk_stands = false;
+	CHECK_INT(wait_for(&ended, 3), 3);
+	file_unref(waits.file);
+	file_unref(stands.file);
+}
+
+/* A sync takes as long as much was written: else who writes much, and then a little durably, makes the member look broken. */
+static void a_durable_write_that_waits_for_a_sync_of_its_file_is_not_slow(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, slow_);
+}
+
 static void bounds_(void *arg)
 {
 	struct gfid g;
@@ -240,6 +368,7 @@ const struct CMUnitTest tenants[] = {
 	cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
 	cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
 	cmocka_unit_test(no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk),
+	cmocka_unit_test(a_durable_write_that_waits_for_a_sync_of_its_file_is_not_slow),
 	cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),
 	cmocka_unit_test(tenants_do_not_wait_for_each_others_renames),
 };

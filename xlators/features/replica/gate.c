@@ -445,13 +445,13 @@ static void drop_unfounded(struct request *rq, struct xlator *x, enum fop fop, c
 	n->objects = kept;
 }
 
-static int perform(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp, const void *in,
-		   void *out)
+static int perform(struct request *rq, struct xlator *x, enum fop fop, const struct replica_stamp *stamp,
+		   struct kept_note *note, const void *in, void *out)
 {
 	if (fop == FOP_setxattr && is_quota(((const struct setxattr_in *)in)->name))
 		return limit_set(rq, x, stamp, in, out);
 	if (fop == FOP_write && ((const struct write_in *)in)->file->flags & O_DSYNC && !MUTANT("write-unjudged"))
-		return member_write_durably(member_of(x), rq, in, out);
+		return member_write_durably(member_of(x), rq, note, in, out);
 	return fop_call(rq, x->child[0], fop, in, out);
 }
 
@@ -503,7 +503,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 	rq->resent |= a.in_doubt && makes(fop); /* who finds its own gfid has done it */
 	rq->limits = a.limits;
 	rq->untouched = rq->made = false;
-	err = perform(rq, x, fop, stamp, in, out);
+	err = perform(rq, x, fop, stamp, a.note, in, out);
 	if (!err && is_short(rq, x, fop, in, out) && !MUTANT("short-is-done")) {
 		err = -ENOSPC;
 		rq->untouched = false;

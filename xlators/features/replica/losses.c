@@ -67,9 +67,13 @@ static int sync_ends(struct member *m, struct file_sync *s, int err, uint64_t de
 
 	leave(q, s);
 	q->waits++;
+	if (s->note)
+		s->note->waits = true;
 	while (!err && others_sync(q, &s->gfid, until) && !MUTANT("judge-at-once"))
 		err = task_cond_wait(&q->over, &m->lock, deadline_ns);
 	q->waits--;
+	if (s->note)
+		s->note->waits = false;
 	return err;
 }
 
@@ -199,9 +203,10 @@ int member_heal_fsync(struct member *m, struct request *rq, const struct fsync_i
 }
 
 /* Some of it may be there, and the others may have it: what became of it here nobody knows (EIO). */
-int member_write_durably(struct member *m, struct request *rq, const struct write_in *in, struct write_out *out)
+int member_write_durably(struct member *m, struct request *rq, struct kept_note *note, const struct write_in *in,
+			 struct write_out *out)
 {
-	struct file_sync s = { .gfid = in->file->inode->gfid };
+	struct file_sync s = { .gfid = in->file->inode->gfid, .note = note };
 	int err, judged;
 
 	sync_begins(m, &s);

@@ -145,6 +145,7 @@ struct kept_note {
 	bool failed;			   /* its client has given it up: it may be done at some members only */
 	bool repeated;			   /* it is done, and its client has sent it once more, in this view */
 	bool resolved;
+	bool waits; /* it is done but for what others sync of its file, which may take long */
 	uint64_t begun_ns;
 	struct note note; /* last: only as many objects as it has */
 };
@@ -196,6 +197,7 @@ struct losses {
 struct file_sync { /* under way, on the stack of its caller */
 	struct gfid gfid;
 	uint64_t number;
+	struct kept_note *note; /* of the change that it is, or NULL */
 	struct file_sync *before, *next;
 };
 struct sync_queue { /* in the order in which they began */
@@ -311,8 +313,9 @@ int member_fsync(struct member *, struct request *, const struct fsync_in *, str
 /* For who makes members equal. Of a directory only what the disk says now counts: names are in the journal, and what comes late is there all the same. */
 int member_heal_fsync(struct member *, struct request *, const struct fsync_in *, struct fsync_out *);
 /* As FOP_write of what is below to a file that was opened with O_DSYNC, which is a sync, too. What says that there is no room (ENOSPC, EDQUOT) is mostly of a write that was not begun, and
- * tells of no loss. */
-int member_write_durably(struct member *, struct request *, const struct write_in *, struct write_out *);
+ * tells of no loss. `note`: of that change, which stays. */
+int member_write_durably(struct member *, struct request *, struct kept_note *note, const struct write_in *,
+			 struct write_out *);
 void losses_forget(struct member *); /* with the lock held: it is to be healed of all of it */
 bool losses_have(const struct losses *, const struct gfid *);
 bool losses_add(struct losses *, const struct gfid *); /* true: that is new */

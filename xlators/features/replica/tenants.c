@@ -205,11 +205,12 @@ const struct note *tenant_failure(const struct member *m, const uint8_t session[
 	return NULL;
 }
 
-/* Who waits for a disk that hangs can't be answered with an error. */
+/* Who waits for a disk that hangs can't be answered with an error. But how long a sync of a file takes is a matter of how much of it was written: that is no sign. */
 static void note_slow(struct member *m, uint64_t now)
 {
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
-		if (k->session->tenant && k->note.status == NOTE_UNKNOWN && !k->recovering && now > k->begun_ns + SLOW_NS)
+		if (k->session->tenant && k->note.status == NOTE_UNKNOWN && !k->recovering && !k->waits &&
+		    now > k->begun_ns + SLOW_NS)
 			tenant_failed(k->session, &k->note, -ETIMEDOUT);
 }
 
