@@ -81,6 +81,14 @@ int name_check(const char *name)
 	return 0;
 }
 
+const char *blob_next_name(const struct blob *names, const char *at)
+{
+	const char *all = names->bytes;
+	size_t start = at ? (size_t)(at - all) + strlen(at) + 1 : 0;
+
+	return start < names->size && memchr(all + start, 0, names->size - start) ? all + start : NULL;
+}
+
 /* ---- copies ---- */
 
 static int copy_string(char **to, const char *from)

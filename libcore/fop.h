@@ -163,6 +163,8 @@ int fop_out_copy(int fop, void *to, const void *from);
 /* One line for traces: "lookup parent=... name=x". Returns the length it would need. */
 size_t fop_in_print(int fop, const void *in, char *text, size_t size);
 size_t fop_out_print(int fop, const void *out, char *text, size_t size);
+/* Of a list of names, each ended by a 0 (listxattr_out): the one after `at`, which is one of them, the first one after NULL. NULL: there are no more, or it is not ended. */
+const char *blob_next_name(const struct blob *names, const char *at);
 /* The name is one that a directory entry may have (see struct loc). 0, -EINVAL, -ENAMETOOLONG. */
 int name_check(const char *name);
 #endif

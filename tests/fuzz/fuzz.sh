@@ -3,7 +3,7 @@
 # Each fuzzer on its corpus, then on what it makes of it: a stated number of runs, more with LONG=1. FUZZ_SEED changes the seed.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
-build=${STRATUS_FUZZ:-$top/build/clang}
+build=${STRATUS_FUZZ:-$top/build/asan}
 seed=${FUZZ_SEED:-1}
 if [ "${LONG:-0}" = 1 ]; then runs=5000000 seconds=300; else runs=100000 seconds=12; fi
 

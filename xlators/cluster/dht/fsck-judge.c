@@ -97,14 +97,13 @@ int judge_directory(struct fsck *f, int child, struct inode *dir, const char *pa
 {
 	struct listxattr_in in = { .inode = dir };
 	struct listxattr_out out = { 0 };
-	const char *at, *end;
+	const char *at = NULL;
 	uint64_t hash;
 	int err = fsck_ask(f);
 
 	if (!err)
 		err = listxattr_on(f->rq, f->d->x->child[child], &in, &out);
-	end = (const char *)out.names.bytes + out.names.size;
-	for (at = out.names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+	while (!err && (at = blob_next_name(&out.names, at)))
 		if (is_mark(at, &hash))
 			err = judge_mark(f, child, dir, path, hash);
 	fop_out_clear(FOP_listxattr, &out);
@@ -182,10 +181,10 @@ int judge_pointer(struct fsck *f, const struct spot *spot)
 /* The next xattr of ours that makes no sense, at *at or behind; NULL: none. */
 static char *broken_xattr(struct fsck *f, int child, struct inode *inode, const struct blob *names)
 {
-	const char *end = (const char *)names->bytes + names->size;
+	const char *at = NULL;
 	char *broken = NULL;
 
-	for (const char *at = names->bytes; !broken && at < end; at += strnlen(at, (size_t)(end - at)) + 1) {
+	while (!broken && (at = blob_next_name(names, at))) {
 		struct getxattr_in in = { .inode = inode, .name = at };
 		struct getxattr_out out = { 0 };
 		struct layout layout;

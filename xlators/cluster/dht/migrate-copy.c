@@ -243,9 +243,9 @@ static int copy_xattrs(struct copying *c)
 {
 	struct listxattr_out names;
 	int err = list(c, false, &names);
-	const char *end = (const char *)names.names.bytes + names.names.size;
+	const char *at = NULL;
 
-	for (const char *at = names.names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+	while (!err && (at = blob_next_name(&names.names, at)))
 		if (is_to_be_copied(at))
 			err = copy_xattr(c, at);
 	fop_out_clear(FOP_listxattr, &names);
@@ -302,9 +302,9 @@ static int each_listed(struct request *rq, struct dht *d, struct inode *dir, int
 {
 	struct listxattr_out names;
 	int err = list_at(rq, d->x->child[listed], dir, &names);
-	const char *end = (const char *)names.names.bytes + names.names.size;
+	const char *at = NULL;
 
-	for (const char *at = names.names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+	while (!err && (at = blob_next_name(&names.names, at)))
 		if (is_of_directory(at))
 			err = listed == from ? copy_one(rq, d->x->child[from], d->x->child[to], dir, at)
 					     : drop_one(rq, d->x->child[to], dir, at);

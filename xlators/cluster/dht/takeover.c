@@ -556,13 +556,12 @@ void marks_sweep(struct request *rq, struct dht *d, int child, struct inode *dir
 {
 	struct listxattr_in in = { .inode = dir };
 	struct listxattr_out out = { 0 };
-	const char *at, *end;
+	const char *at = NULL;
 	uint64_t hash;
 
 	if (listxattr_on(rq, d->x->child[child], &in, &out))
 		return;
-	end = (const char *)out.names.bytes + out.names.size;
-	for (at = out.names.bytes; at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+	while ((at = blob_next_name(&out.names, at)))
 		if (is_mark(at, &hash))
 			mark_end_left_over(rq, d, child, dir, hash);
 	fop_out_clear(FOP_listxattr, &out);
@@ -584,13 +583,12 @@ static int names_here(struct request *rq, struct dht *d, int child, struct inode
 static void end_holders_in(struct request *rq, struct dht *d, int child, struct inode *dir)
 {
 	struct listxattr_out out = { 0 };
-	const char *at, *end;
+	const char *at = NULL;
 	struct mark m;
 
 	if (names_here(rq, d, child, dir, &out))
 		return;
-	end = (const char *)out.names.bytes + out.names.size;
-	for (at = out.names.bytes; at < end; at += strnlen(at, (size_t)(end - at)) + 1)
+	while ((at = blob_next_name(&out.names, at)))
 		if (is_mark(at, &m.hash) && !mark_of(rq, d, child, dir, m.hash, &m))
 			end_holder(rq, d, child, dir, &m);
 	fop_out_clear(FOP_listxattr, &out);

@@ -61,10 +61,10 @@ int marks_read(struct request *rq, struct xlator *x, struct inode *inode, struct
 	struct blob names = { 0 };
 	struct mark m;
 	int err = names_of(rq, x, inode, &names);
-	const char *end = names.size ? (const char *)names.bytes + names.size : NULL;
+	const char *at = NULL;
 
 	*has = (struct ours){ 0 };
-	for (const char *at = names.bytes; !err && at < end; at += strnlen(at, (size_t)(end - at)) + 1) {
+	while (!err && (at = blob_next_name(&names, at))) {
 		has->layout |= !strcmp(at, DHT_LAYOUT_XATTR);
 		has->pointer |= !strcmp(at, DHT_POINTER_XATTR);
 		has->kept |= !strcmp(at, DHT_KEPT_XATTR);
