@@ -264,14 +264,16 @@ static struct listing *list_all(DIR *d, struct dirent *(*next)(DIR *))
 /* That of the file system is another on each, and of each kernel: a seed would be another run there. */
 struct dirent *readdir(DIR *d)
 {
-	struct dirent *(*real)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+	static struct dirent *(*real)(DIR *);
 	struct listing *l = listings;
 	char path[PATH_MAX];
 
-	if (!path_of(dirfd(d), path))
-		return real(d);
+	if (!real)
+		real = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
 	while (l && l->dir != d)
 		l = l->next;
+	if (!l && !path_of(dirfd(d), path)) /* which takes long: not for each entry */
+		return real(d);
 	if (!l)
 		l = list_all(d, real);
 	errno = 0;
