@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes from other servers as bytes: what libraft sends is taken, and what it can't bear is not. */
+#include "test.h"
+
+#include <endian.h>
+#include <raft.h>
+#include <string.h>
+
+#include "raft-frame.h"
+
+enum { WORD = 8, WORDS = 32 };
+
+/* ---- frames ---- */
+
+static uint8_t bytes[WORDS * WORD];
+
+static void put(unsigned at, uint64_t word)
+{
+	word = htole64(word);
+	memcpy(bytes + (size_t)at * WORD, &word, sizeof word);
+}
+
+static const char *judged(uint64_t type, uint64_t size)
+{
+	struct frame f;
+	const char *wrong;
+
+	put(0, type);
+	put(1, size);
+	wrong = frame_begin(&f, bytes);
+	return wrong ? wrong : frame_header(&f, bytes + FRAME_PREAMBLE);
+}
+
+/* Of one member. */
+static const char *judged_snapshot(uint64_t last, uint64_t members_since)
+{
+	memset(bytes, 0, sizeof bytes);
+	put(2, 7); /* the term */
+	put(3, last);
+	put(4, 6);
+	put(5, members_since);
+	put(6, 4 * WORD);
+	bytes[7 * WORD] = bytes[7 * WORD + 1] = bytes[7 * WORD + 9] = 1;
+	strcpy((char *)bytes + 7 * WORD + 17, "10.9.0.1:1");
+	bytes[7 * WORD + 28] = 1;
+	put(11, 64);
+	return judged(RAFT_IO_INSTALL_SNAPSHOT, 10 * WORD);
+}
+
+/* Libraft 0.15 takes the last list of members in its log when it starts, and notes its index with the next snapshot, also where that ends before it. */
+static void a_snapshot_may_have_members_of_a_later_entry(void **state)
+{
+	(void)state;
+	assert_null(judged_snapshot(650, 700));
+	assert_null(judged_snapshot(650, 1));
+	assert_non_null(judged_snapshot(650, 0));
+	assert_non_null(judged_snapshot(650, (uint64_t)1 << 63));
+	assert_non_null(judged_snapshot(0, 1));
+}
+
+/* Libraft reads a word that is only begun as a whole one, beyond its memory. */
+static void a_header_has_whole_words(void **state)
+{
+	(void)state;
+	memset(bytes, 0, sizeof bytes);
+	for (unsigned i = 2; i < 8; i++)
+		put(i, 1);
+	for (uint64_t more = 0; more < WORD; more++) {
+		bool is_whole = !more;
+
+		assert_int_equal(!judged(RAFT_IO_REQUEST_VOTE, 4 * WORD + more), is_whole);
+		assert_int_equal(!judged(RAFT_IO_REQUEST_VOTE_RESULT, 2 * WORD + more), is_whole);
+		assert_int_equal(!judged(RAFT_IO_TIMEOUT_NOW, 3 * WORD + more), is_whole);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_snapshot_may_have_members_of_a_later_entry),
+		cmocka_unit_test(a_header_has_whole_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
