@@ -39,6 +39,16 @@ enum { FUZZ_AT_ARGS = 2, FUZZ_AT_ARGS_BULK = 4, FUZZ_AT_BULK = 6, FUZZ_AT_BODY =
  * come. */
 enum { STREAM_GREETING = 1, STREAM_AT_PIECES = 2, STREAM_FILLER = 0x8000, STREAM_FILLER_UNIT = 16 };
 
+/* Raft: the kind, then the bytes. */
+enum raft_fuzz_kind {
+	RAFT_FUZZ_HELLO,
+	RAFT_FUZZ_HELLO_TLS,
+	RAFT_FUZZ_ANSWER,
+	RAFT_FUZZ_ADDRESS,
+	RAFT_FUZZ_MEMBERS,
+	RAFT_FUZZ_MESSAGES
+};
+
 static inline unsigned fuzz_u16(const uint8_t *at)
 {
 	return at[0] << 8 | at[1];

@@ -5,10 +5,12 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${STRATUS_FUZZ:-$top/build/asan}
 seed=${FUZZ_SEED:-1}
+kinds="volfile wire stream spec crypt"
+! grep -q '^RAFT_LIBS = .' "$build/Makefile" || kinds+=" raft" # else libraft was not there
 if [ "${LONG:-0}" = 1 ]; then runs=5000000 seconds=300; else runs=100000 seconds=12; fi
 
 command -v clang-14 >/dev/null || command -v clang >/dev/null || { echo "clang is not here: libFuzzer is part of it"; exit 77; }
-for kind in volfile wire stream spec crypt; do
+for kind in $kinds; do
 	[ -x "$build/tests/fuzz/$kind-fuzz" ] || {
 		echo "FAIL: no $build/tests/fuzz/$kind-fuzz: configure --enable-fuzzers CC=clang-14 and build, or set STRATUS_FUZZ" >&2
 		exit 1
@@ -35,7 +37,7 @@ run() {
 	exit 1
 }
 
-for kind in volfile wire stream spec crypt; do
+for kind in $kinds; do
 	corpus=$top/tests/fuzz/corpus/$kind
 	mkdir "$scratch/$kind"
 	files=("$corpus"/*)
