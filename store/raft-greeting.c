@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,15 +35,18 @@ bool cluster_id_is_set(const uint8_t id[CLUSTER_ID])
 bool address_is_fine(const char *address)
 {
 	const char *colon = strrchr(address, ':');
-	char host[INET_ADDRSTRLEN] = "";
-	struct in_addr ignored;
-	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
-	unsigned long port = digits && digits <= 5 && !colon[1 + digits] ? strtoul(colon + 1, NULL, 10) : 0;
+	char host[INET_ADDRSTRLEN] = "", again[INET_ADDRSTRLEN + sizeof ":65535"];
+	struct in_addr ip;
+	unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
 
 	if (!port || port > 65535 || colon - address >= INET_ADDRSTRLEN)
 		return false;
 	memcpy(host, address, colon - address);
-	return inet_pton(AF_INET, host, &ignored) == 1;
+	if (inet_pton(AF_INET, host, &ip) != 1)
+		return false;
+	inet_ntop(AF_INET, &ip, host, sizeof host);
+	snprintf(again, sizeof again, "%s:%lu", host, port);
+	return !strcmp(again, address);
 }
 
 static void card_encode(const struct card *c, uint8_t to[CARD_BYTES])

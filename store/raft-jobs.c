@@ -238,17 +238,12 @@ static int tell(int err, const char *name, struct problem *p)
 
 int shared_check_address(const char *address, struct problem *p)
 {
-	const char *colon = strrchr(address, ':');
-	char host[INET_ADDRSTRLEN] = "", *end;
-	struct in_addr ignored;
-	unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-
-	if (colon && colon - address < INET_ADDRSTRLEN)
-		memcpy(host, address, colon - address);
-	if (inet_pton(AF_INET, host, &ignored) != 1 || !port || port > 65535 || *end)
-		return problem_set(p, EINVAL, "'%s' is no address of the cluster's network: write it as IPv4 ADDRESS:PORT",
-				   address);
-	return 0;
+	return address_is_fine(address)
+		       ? 0
+		       : problem_set(
+				 p, EINVAL,
+				 "'%s' is no address of the cluster's network: write it as IPv4 ADDRESS:PORT, without leading zeros",
+				 address);
 }
 
 static bool is_connected(int fd, const struct sockaddr_in *to)

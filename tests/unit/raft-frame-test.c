@@ -3,10 +3,15 @@
 #include "test.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <raft.h>
 #include <string.h>
 
+#include "fop.h"
+#include "log.h"
 #include "raft-frame.h"
+#include "raft-greeting.h"
+#include "raft-shared.h"
 
 enum { WORD = 8, WORDS = 32 };
 
@@ -74,11 +79,49 @@ static void a_header_has_whole_words(void **state)
 	}
 }
 
+/* ---- addresses ---- */
+
+/* What commands take is what others let greet, or a server that was added could not come. */
+static void an_address_has_one_form_for_commands_and_greetings(void **state)
+{
+	static const char *const fine[] = { "10.9.0.1:24005", "127.0.0.1:1", "255.255.255.255:65535" };
+	static const char *const wrong[] = { "10.9.0.1:024005",
+					     "10.9.0.1:07000",
+					     "010.9.0.1:24005",
+					     "10.9.0.1:+24005",
+					     "10.9.0.1: 24005",
+					     " 10.9.0.1:24005",
+					     "10.9.0.1:24005 ",
+					     "10.9.0.1:0",
+					     "10.9.0.1:65536",
+					     "10.9.0.1:-1",
+					     "10.9.0.1:",
+					     "10.9.0.1",
+					     "10.9.1:24005",
+					     "10.9.0.1:18446744073709575621",
+					     ":24005",
+					     "[::1]:24005",
+					     "",
+					     "1:10.9.0.1:24005" };
+	struct problem p = { "" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+		assert_true(address_is_fine(fine[i]));
+		assert_int_equal(shared_check_address(fine[i], &p), 0);
+	}
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		if (address_is_fine(wrong[i]) || shared_check_address(wrong[i], &p) != -EINVAL)
+			fail_msg("'%s' is taken", wrong[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_snapshot_may_have_members_of_a_later_entry),
 		cmocka_unit_test(a_header_has_whole_words),
+		cmocka_unit_test(an_address_has_one_form_for_commands_and_greetings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
