@@ -20,6 +20,7 @@ shift
 MAY_SKIP="
 tsan: tests/unit/heal-test
 tsan: tests/unit/store-raft-test
+tsan: tests/unit/store-strangers-test
 "
 
 if [ "${1-}" = --summary ]; then
