@@ -70,6 +70,7 @@ struct tunnels {
 	void *arg;
 	pthread_t thread;
 	bool running;
+	bool rests;	      /* no descriptor for who comes: until the next sweep */
 	struct tunnel *first; /* the newest first; the thread's own, as all above */
 	unsigned greeting;
 	pthread_mutex_t lock; /* guards what follows */
@@ -432,6 +433,10 @@ static void accept_some(struct tunnels *a)
 		int fd = accept4(a->listener.fd, (struct sockaddr *)&peer.address, &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		struct tunnel *t;
 
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+			want(a, &a->listener, 0);
+			a->rests = true;
+		}
 		if (fd < 0)
 			return;
 		make_way(a);
@@ -476,6 +481,9 @@ static void sweep(struct tunnels *a)
 	bool changed = memcmp(generation, a->generation, sizeof(generation));
 
 	memcpy(a->generation, generation, sizeof(generation));
+	if (a->rests)
+		want(a, &a->listener, EPOLLIN);
+	a->rests = false;
 	for (struct tunnel *t = a->first; t; t = t->next)
 		if (!t->dead && t->state != OPEN && now - t->born_ns > HANDSHAKE_NS)
 			tunnel_end(t, "no greeting in time");

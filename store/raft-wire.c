@@ -16,7 +16,10 @@
 #include "raft-link.h"
 #include "tunnel.h"
 
-enum { CALLERS = 64 }; /* at most so many at a time who have not said yet who they are */
+enum {
+	CALLERS = 64, /* at most so many at a time who have not said yet who they are */
+	REST_MS = 1000
+};
 static const char server[] = "stratus:server";
 
 struct wire;
@@ -56,8 +59,9 @@ struct wire {
 	uv_loop_t *loop;
 	uv_async_t wake;
 	uv_poll_t door;	  /* without TLS: who calls */
+	uv_timer_t rest;  /* so long nobody is let in */
 	int door_fd;	  /* -1: none */
-	unsigned watches; /* of `wake` and `door`: so many are open */
+	unsigned watches; /* of `wake`, `door` and `rest`: so many are open */
 	struct tunnels *tunnels;
 	bool secure;
 	struct wire_peers peers;
@@ -364,6 +368,25 @@ static void woken(uv_async_t *async)
 
 /* ---- without TLS ---- */
 
+static void knocked(uv_poll_t *, int, int);
+
+static void rested(uv_timer_t *rest)
+{
+	struct wire *s = rest->data;
+
+	uv_poll_start(&s->door, UV_READABLE, knocked);
+}
+
+/* Who waits at the door would wake the loop without an end. */
+static void take_a_rest(struct wire *s, int err)
+{
+	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
+		return;
+	log_warning(NULL, NULL, "can't accept a connection to the cluster store: %s; trying again in a second", strerror(err));
+	uv_poll_stop(&s->door);
+	uv_timer_start(&s->rest, rested, REST_MS, 0);
+}
+
 static void knocked(uv_poll_t *door, int status, int events)
 {
 	struct wire *s = door->data;
@@ -375,6 +398,8 @@ static void knocked(uv_poll_t *door, int status, int events)
 	fd = accept4(s->door_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd >= 0)
 		take_caller(s, fd);
+	else
+		take_a_rest(s, errno);
 }
 
 static int open_door(struct wire *s, int fd)
@@ -383,9 +408,10 @@ static int open_door(struct wire *s, int fd)
 		close(fd);
 		return RAFT_IOERR;
 	}
+	uv_timer_init(s->loop, &s->rest);
 	s->door_fd = fd;
-	s->door.data = s;
-	s->watches++;
+	s->door.data = s->rest.data = s;
+	s->watches += 2;
 	return uv_poll_start(&s->door, UV_READABLE, knocked) ? RAFT_IOERR : 0;
 }
 
@@ -542,8 +568,10 @@ static void close_(struct raft_uv_transport *t, raft_uv_transport_close_cb cb)
 		ear_free(s->ears);
 	while (s->links)
 		link_close(s->links);
-	if (s->door_fd >= 0)
+	if (s->door_fd >= 0) {
+		uv_close((uv_handle_t *)&s->rest, watch_closed);
 		uv_close((uv_handle_t *)&s->door, watch_closed);
+	}
 	uv_close((uv_handle_t *)&s->wake, watch_closed);
 }
 

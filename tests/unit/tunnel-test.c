@@ -4,12 +4,15 @@
 #include "test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ca.h"
@@ -199,7 +202,61 @@ static void ends(int fd)
 	assert_true(recv(fd, &byte, 1, 0) <= 0);
 }
 
+/* ---- descriptors ---- */
+
+static atomic_uint accepts;
+static atomic_bool is_full; /* no descriptor is left for who comes */
+
+/* In place of libc's. */
+int accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
+{
+	accepts++;
+	if (!is_full)
+		return (int)syscall(SYS_accept4, fd, from, size, flags);
+	errno = EMFILE;
+	return -1;
+}
+
+/* Each wakes the tunnels' thread. */
+static void go_round(int a, int b, unsigned times)
+{
+	for (unsigned i = 0; i < times; i++) {
+		struct pollfd one = { .fd = b, .events = POLLIN };
+		char byte = 'x';
+
+		assert_int_equal(send(a, &byte, 1, MSG_NOSIGNAL), 1);
+		assert_int_equal(poll(&one, 1, PATIENCE_MS), 1);
+		assert_int_equal(recv(b, &byte, 1, 0), 1);
+	}
+}
+
 /* ---- the tests ---- */
+
+static void who_comes_while_no_descriptor_is_left_does_not_keep_the_thread_busy(void **state)
+{
+	enum { TIMES = 1000 };
+	struct tunnels *server = serve("server"), *client = use("client");
+	int mine = dial(client, "127.0.0.1"), theirs = await(&said.accepted);
+	unsigned before;
+
+	(void)state;
+	is_full = true;
+	before = accepts;
+	said.connected = said.accepted = 0;
+	assert_int_equal(tunnels_connect(client, (struct sockaddr *)&address, sizeof(address), "127.0.0.1", connected, NULL),
+			 0);
+	while (accepts == before)
+		go_round(mine, theirs, 1);
+	go_round(mine, theirs, TIMES);
+	assert_true(accepts - before < TIMES / 2);
+	is_full = false;
+	close(await(&said.connected));
+	close(await(&said.accepted));
+	close(mine);
+	close(theirs);
+	tunnels_destroy(client);
+	tunnels_destroy(server);
+}
 
 static void bytes_go_both_ways_and_the_end_comes_after_them(void **state)
 {
@@ -417,6 +474,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		TEST(who_comes_while_no_descriptor_is_left_does_not_keep_the_thread_busy),
 		TEST(bytes_go_both_ways_and_the_end_comes_after_them),
 		TEST(what_comes_in_many_records_at_once_comes_whole),
 		TEST(who_is_not_the_one_that_was_called_is_left),

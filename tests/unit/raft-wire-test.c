@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connections of a store, on a loop of the test's own. */
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "raft-wire.h"
+
+enum { SELF = 1, PEERS = 256 };
+
+static uv_loop_t loop;
+static struct raft_uv_transport transport;
+static char address[32];
+static struct uv_stream_s *inner[PEERS]; /* what libraft would read */
+static unsigned inners, accepts;
+static bool is_full, is_closed;
+
+/* In place of libc's. */
+int accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
+{
+	accepts++;
+	if (!is_full)
+		return (int)syscall(SYS_accept4, fd, from, size, flags);
+	errno = EMFILE;
+	return -1;
+}
+
+/* ---- who decides ---- */
+
+static void card(void *arg, raft_id called, struct card *c)
+{
+	(void)arg, (void)called;
+	*c = (struct card){ .given = true };
+}
+
+static enum refusal greeted(void *arg, const struct hello *h)
+{
+	(void)arg, (void)h;
+	return REFUSED_NOT;
+}
+
+static bool passes(void *arg, const struct card *c, unsigned type)
+{
+	(void)arg, (void)c, (void)type;
+	return true;
+}
+
+static void told(void *arg, raft_id called, const char *where, const struct answer *a)
+{
+	(void)arg, (void)called, (void)where, (void)a;
+}
+
+static void cluster(void *arg, uint8_t id[CLUSTER_ID])
+{
+	(void)arg;
+	memset(id, 0, CLUSTER_ID);
+}
+
+static void accepted(struct raft_uv_transport *t, raft_id id, const char *from, struct uv_stream_s *stream)
+{
+	(void)t, (void)id, (void)from;
+	assert_true(inners < PEERS);
+	inner[inners++] = stream;
+}
+
+/* ---- the wire ---- */
+
+static int free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof a;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+	getsockname(fd, (struct sockaddr *)&a, &size);
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+static int begin(void **state)
+{
+	static const struct wire_peers peers = {
+		.card = card, .greeted = greeted, .passes = passes, .told = told, .cluster = cluster
+	};
+	struct problem p = { "" };
+
+	(void)state;
+	log_set_level(LOG_ERROR);
+	inners = accepts = 0;
+	is_full = is_closed = false;
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(raft_wire_init(&transport, &loop, NULL, &peers, &p), 0);
+	snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
+	assert_int_equal(transport.init(&transport, SELF, address), 0);
+	assert_int_equal(transport.listen(&transport, accepted), 0);
+	return 0;
+}
+
+static void closed(struct raft_uv_transport *t)
+{
+	(void)t;
+	is_closed = true;
+}
+
+static void free_stream(uv_handle_t *stream)
+{
+	raft_free(stream);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	transport.close(&transport, closed);
+	for (unsigned i = 0; i < inners; i++)
+		uv_close((uv_handle_t *)inner[i], free_stream);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_true(is_closed);
+	raft_wire_close(&transport);
+	return uv_loop_close(&loop);
+}
+
+/* ---- who calls ---- */
+
+static int call(raft_id id)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct hello h = { .id = id, .address = "127.0.0.1:1" };
+	uint8_t bytes[HELLO_MAX];
+	size_t size = hello_encode(&h, false, bytes);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	to.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), size);
+	return fd;
+}
+
+static void run_until_accepted(unsigned count)
+{
+	while (inners < count)
+		uv_run(&loop, UV_RUN_ONCE);
+}
+
+/* Without a descriptor for who knocks the loop does what else there is to do, and lets it in later. */
+static void who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy(void **state)
+{
+	enum { TURNS = 1000 };
+	int fd = call(2);
+
+	(void)state;
+	is_full = true;
+	while (!accepts)
+		uv_run(&loop, UV_RUN_ONCE);
+	for (unsigned i = 0; i < TURNS; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	assert_true(accepts < TURNS / 2);
+	is_full = false;
+	run_until_accepted(1);
+	close(fd);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
