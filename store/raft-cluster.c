@@ -12,6 +12,7 @@
 
 #include "log.h"
 #include "raft-shared.h"
+#include "raft-wire.h"
 
 enum { DIGITS = 2 * CLUSTER_ID };
 static const char key[] = "cluster/id";
@@ -106,13 +107,32 @@ int cluster_take(struct shared *l, const uint8_t id[CLUSTER_ID])
 	return err;
 }
 
+static void forget(struct shared *l)
+{
+	unlinkat(l->claimed, "cluster", 0);
+	memset(l->cluster, 0, sizeof l->cluster);
+}
+
 /* It may have waited to be taken in by another one. */
 void cluster_forget_if_empty(struct shared *l)
 {
-	if (raft_last_index(&l->raft) || !cluster_id_is_set(l->cluster))
+	if (!raft_last_index(&l->raft) && cluster_id_is_set(l->cluster))
+		forget(l);
+}
+
+/* Ticks, not time: between two of them all that has come was read. */
+enum { SILENT_TICKS = 30 };
+
+void cluster_forget_if_silent(struct shared *l)
+{
+	bool waits = !raft_last_index(&l->raft) && cluster_id_is_set(l->cluster);
+
+	l->silent_ticks = waits && !raft_wire_brings(&l->transport, l->cluster) ? l->silent_ticks + 1 : 0;
+	if (l->silent_ticks < SILENT_TICKS)
 		return;
-	unlinkat(l->claimed, "cluster", 0);
-	memset(l->cluster, 0, sizeof l->cluster);
+	log_info(NULL, NULL, "the cluster that has called this server is not heard any more: it waits to be taken in by any");
+	l->silent_ticks = 0;
+	forget(l);
 }
 
 static int make(uint8_t id[CLUSTER_ID])

@@ -35,7 +35,8 @@ struct answer {
 };
 
 bool cluster_id_is_set(const uint8_t id[CLUSTER_ID]);
-bool address_is_fine(const char *address); /* IPv4 ADDRESS:PORT, as it is printed: each address has one form, by which it is compared */
+bool address_is_fine(
+	const char *address); /* IPv4 ADDRESS:PORT, as it is printed: each address has one form, by which it is compared */
 /* Within TLS: HELLO_TLS bytes. Else libraft's own greeting, with the card behind the address: the bytes, at most HELLO_MAX. */
 size_t hello_encode(const struct hello *, bool tls, uint8_t to[HELLO_MAX]);
 /* `have` bytes have come. How many there must be at least, HELLO_MAX at most; when that is `have` the greeting is there. 0: it is none. */

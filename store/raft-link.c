@@ -82,6 +82,14 @@ void link_close(struct link *l)
 	uv_close((uv_handle_t *)l->inner, end_closed);
 }
 
+bool links_bring(const struct link *list, const uint8_t cluster[CLUSTER_ID])
+{
+	for (; list; list = list->next)
+		if ((list->have || list->payload || list->writes) && !memcmp(list->hello.card.cluster, cluster, CLUSTER_ID))
+			return true;
+	return false;
+}
+
 static void refuse(struct link *l, const char *wrong)
 {
 	static uint64_t told_ms; /* there is one loop's thread that has connections in a process, but for tests */

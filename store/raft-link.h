@@ -10,6 +10,8 @@ struct link;
 struct link *link_create(uv_pipe_t *outer, const struct hello *, const struct wire_peers *, struct link **list,
 			 struct uv_stream_s **inner);
 void link_close(struct link *);
-uv_pipe_t *pipe_open(uv_loop_t *, int fd); /* takes the descriptor; raft_malloc'ed; NULL: it is closed */
-void pipe_close(uv_pipe_t *);		   /* and frees it; NULL is fine */
+bool links_bring(const struct link *list,
+		 const uint8_t cluster[CLUSTER_ID]); /* a message of a caller of that cluster is on its way */
+uv_pipe_t *pipe_open(uv_loop_t *, int fd);	     /* takes the descriptor; raft_malloc'ed; NULL: it is closed */
+void pipe_close(uv_pipe_t *);			     /* and frees it; NULL is fine */
 #endif

@@ -50,6 +50,7 @@ struct shared {
 	struct heard heard[MEMBERS];			/* so, too: in the order of member[], as long as it leads */
 	uint8_t cluster[CLUSTER_ID];			/* so, too: zeros: it has none yet */
 	bool cluster_is_committed, cluster_is_proposed; /* so, too */
+	unsigned silent_ticks;				/* so, too: since it heard from the cluster that it waits for */
 	uint64_t cluster_refused_ns;			/* so, too: when the state did not take it; 0: it has not been tried */
 	struct raft_apply proposal;
 	uint64_t warned_ns[2 * REFUSALS + 2]; /* so, too: of strangers, by what is told */
@@ -97,11 +98,12 @@ void shared_note_applied(struct shared *);
 void shared_tick(uv_timer_t *);
 
 /* ---- raft-cluster.c: which cluster it is. On the loop, or before it runs. ---- */
-int cluster_load(struct shared *, struct problem *);		 /* what the file says, if there is a log */
-int cluster_begin(struct shared *, struct problem *);		 /* a new cluster: makes an id */
-void cluster_forget_if_empty(struct shared *);			 /* without a log it belongs to none */
-void cluster_learn(struct shared *);				 /* looks whether the committed state has one */
-void cluster_propose(struct shared *);				 /* this one leads: commits one, if there is none */
+int cluster_load(struct shared *, struct problem *);  /* what the file says, if there is a log */
+int cluster_begin(struct shared *, struct problem *); /* a new cluster: makes an id */
+void cluster_forget_if_empty(struct shared *);	      /* without a log it belongs to none */
+void cluster_forget_if_silent(struct shared *);	      /* each tick: nor where who led it has gone before there was a log */
+void cluster_learn(struct shared *);		      /* looks whether the committed state has one */
+void cluster_propose(struct shared *);		      /* this one leads: commits one, if there is none */
 int cluster_take(struct shared *, const uint8_t id[CLUSTER_ID]); /* notes it */
 char *cluster_text(const uint8_t id[CLUSTER_ID], char text[2 * CLUSTER_ID + 1]);
 bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: it has none */

@@ -194,6 +194,8 @@ static bool passes(void *arg, const struct card *c, unsigned type)
 
 	if (l->is_old)
 		return true;
+	if (feeds && !is_of_another(l, c))
+		l->silent_ticks = 0;
 	if (feeds && is_empty(l) && !cluster_id_is_set(l->cluster) && cluster_id_is_set(c->cluster) &&
 	    cluster_take(l, c->cluster))
 		return false;

@@ -603,6 +603,13 @@ int raft_wire_init(struct raft_uv_transport *t, struct uv_loop_s *loop, const st
 	return 0;
 }
 
+bool raft_wire_brings(struct raft_uv_transport *t, const uint8_t cluster[CLUSTER_ID])
+{
+	const struct wire *s = t->impl;
+
+	return links_bring(s->links, cluster);
+}
+
 static void free_late(uv_handle_t *handle)
 {
 	free(handle->data);

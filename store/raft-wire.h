@@ -23,6 +23,8 @@ struct wire_peers {
  * that calls what is in it. */
 int raft_wire_init(struct raft_uv_transport *, struct uv_loop_s *, const struct tls_files *files, const struct wire_peers *,
 		   struct problem *);
+bool raft_wire_brings(struct raft_uv_transport *,
+		      const uint8_t cluster[CLUSTER_ID]); /* a message of a caller of that cluster is on its way */
 void raft_wire_close(
 	struct raft_uv_transport *); /* also if its own close was never called; the loop is to run once more then */
 #endif

@@ -14,6 +14,7 @@
 #include "fop.h"
 #include "log.h"
 #include "path.h"
+#include "raft-greeting.h"
 
 static bool stranger_has_it(void)
 {
@@ -278,19 +279,26 @@ static void put_word(uint8_t **at, uint64_t word)
 	*at += sizeof word;
 }
 
-/* As an older release greets, in the name of a member. */
-static void say_to(int i, const char *name, size_t claimed, const uint8_t *bytes, size_t size)
+static int reach(int i)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	uint8_t hello[48] = { 0 }, *at = hello;
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	to.sin_port = htons((uint16_t)atoi(strchr(server[i].address, ':') + 1));
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	return fd;
+}
+
+/* As an older release greets, in the name of a member. */
+static void say_to(int i, const char *name, size_t claimed, const uint8_t *bytes, size_t size)
+{
+	uint8_t hello[48] = { 0 }, *at = hello;
+	int fd = reach(i);
+
 	put_word(&at, 1);
 	put_word(&at, store_member_id(name));
 	put_word(&at, claimed);
 	strcpy((char *)at, server[1].address);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
 	send(fd, hello, sizeof hello, MSG_NOSIGNAL);
 	send(fd, bytes, size, MSG_NOSIGNAL);
 	usleep(50000);
@@ -373,6 +381,44 @@ static void bytes_that_can_not_be_harm_nobody(void **state)
 	reaches_all(2, "two");
 }
 
+static bool third_has_an_id(void)
+{
+	cleanup_path char *file = path_format("%s/cluster", server[2].directory);
+
+	return !access(file, R_OK);
+}
+
+/* A heartbeat, which leaves the log as it is: empty. */
+static void one_message_of_another_cluster_keeps_nobody_from_the_own_one(void **state)
+{
+	struct hello h = { .id = store_member_id("stranger"), .card = { .given = true, .cluster = { 1 } } };
+	uint8_t hello[HELLO_MAX], heartbeat[7 * 8], *at = heartbeat;
+	struct problem p = { "" };
+	size_t size;
+	int fd;
+
+	(void)state;
+	open_server(2, true);
+	strcpy(h.address, server[1].address);
+	size = hello_encode(&h, false, hello);
+	put_word(&at, APPEND);
+	put_word(&at, 5 * 8);
+	put_word(&at, 1); /* the term */
+	for (unsigned i = 0; i < 4; i++)
+		put_word(&at, 0);
+	fd = reach(2);
+	assert_int_equal(send(fd, hello, size, MSG_NOSIGNAL), size);
+	assert_int_equal(send(fd, heartbeat, sizeof heartbeat, MSG_NOSIGNAL), sizeof heartbeat);
+	assert_true(eventually(third_has_an_id));
+	open_server(0, false);
+	assert_true(eventually(somebody_leads));
+	if (store_add(server[0].store, server[2].name, server[2].address, &p))
+		fail_msg("%s", p.text);
+	close(fd);
+	assert_int_equal(commit_at_last(0, "one"), 0);
+	reaches_all(1, "one");
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__ /* libraft and libuv are not built for it, so it sees races where they wait for each other */
@@ -386,6 +432,7 @@ int main(void)
 		TEST(a_cluster_has_one_id_for_ever),
 		TEST(a_cluster_of_an_older_release_goes_on_and_gets_an_id),
 		TEST(bytes_that_can_not_be_harm_nobody),
+		TEST(one_message_of_another_cluster_keeps_nobody_from_the_own_one),
 		SECURE(a_voter_that_lost_its_log_is_not_taken_for_that_voter),
 		SECURE(who_begins_another_cluster_is_refused_on_both_sides),
 		SECURE(who_was_of_another_cluster_is_refused_with_join_too),
