@@ -111,7 +111,9 @@ bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: i
 /* ---- raft-strangers.c ---- */
 extern const struct wire_peers strangers_peers; /* its arg: the struct shared */
 bool shared_trouble(struct store *, char *text, size_t size);
-void strangers_watch(struct shared *); /* what the backend receives comes by there; before raft_init() */
+const char *strangers_judge(
+	struct shared *, const struct raft_message *); /* NULL, or a word for what can't be, so that libraft must not see it */
+void strangers_watch(struct shared *);		       /* what the backend receives comes by there; before raft_init() */
 
 /* ---- raft-send.c ---- */
 void send_bound(struct shared *); /* before raft_init() */

@@ -271,7 +271,7 @@ static bool is_rival(struct shared *l, raft_term term)
 	return raft_state(&l->raft) == RAFT_LEADER && term == l->raft.current_term;
 }
 
-static const char *impossible(struct shared *l, const struct raft_message *m)
+const char *strangers_judge(struct shared *l, const struct raft_message *m)
 {
 	if (m->type == RAFT_IO_APPEND_ENTRIES)
 		return is_rival(l, m->append_entries.term) ? "that it leads, as this one does"
@@ -296,7 +296,7 @@ static void received(struct raft_io *io, struct raft_message *m)
 		drop(m);
 		return;
 	}
-	wrong = impossible(l, m);
+	wrong = strangers_judge(l, m);
 	if (!wrong) {
 		l->receive(io, m);
 		return;
