@@ -10,7 +10,7 @@
 #include "log.h"
 #include "raft-frame.h"
 
-enum { PIECE = 512 << 10, WARN_S = 60 };
+enum { PIECE = 512 << 10, WARN_S = 60, LINKS = 64, LINKS_OF_ONE = 4 };
 
 struct link {
 	struct link *next, **back;
@@ -24,7 +24,8 @@ struct link {
 	size_t size, have, wanted;
 	uv_write_t write;
 	bool writes, is_closed;
-	unsigned open; /* of its two ends */
+	unsigned open;	   /* of its two ends */
+	uint64_t heard_ns; /* when something came last */
 	char ignored[8];
 };
 
@@ -80,6 +81,25 @@ void link_close(struct link *l)
 		l->next->back = l->back;
 	uv_close((uv_handle_t *)l->outer, end_closed);
 	uv_close((uv_handle_t *)l->inner, end_closed);
+}
+
+/* A server has one connection to another. More are left of machines and networks that went away, or are not a server's. */
+void links_make_way(struct link *list, uint64_t id)
+{
+	struct link *silent = NULL, *silent_one = NULL;
+	unsigned all = 0, of_one = 0;
+
+	for (struct link *l = list; l; l = l->next, all++) {
+		silent = silent && silent->heard_ns < l->heard_ns ? silent : l;
+		if (l->hello.id != id)
+			continue;
+		silent_one = silent_one && silent_one->heard_ns < l->heard_ns ? silent_one : l;
+		of_one++;
+	}
+	if (of_one >= LINKS_OF_ONE)
+		link_close(silent_one);
+	else if (all >= LINKS)
+		link_close(silent);
 }
 
 bool links_bring(const struct link *list, const uint8_t cluster[CLUSTER_ID])
@@ -204,6 +224,7 @@ static void heard(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
 		return;
 	}
 	l->have += (size_t)n;
+	l->heard_ns = uv_hrtime();
 	if (l->have < l->wanted)
 		return;
 	if (l->payload) {
@@ -259,6 +280,7 @@ struct link *link_create(uv_pipe_t *outer, const struct hello *hello, const stru
 	l->open = 2;
 	l->hello = *hello;
 	l->peers = peers;
+	l->heard_ns = uv_hrtime();
 	l->outer->data = l->inner->data = l;
 	l->next = *list;
 	l->back = list;

@@ -9,6 +9,8 @@ struct link;
 /* Takes `outer`, from which the greeting was read; *inner is what libraft is to read. NULL: it could not be made, and `outer` is closed. It is on the list until one of its ends is. */
 struct link *link_create(uv_pipe_t *outer, const struct hello *, const struct wire_peers *, struct link **list,
 			 struct uv_stream_s **inner);
+void links_make_way(struct link *list,
+		    uint64_t id); /* before one more of that server: there are only so many, and the silent ones go */
 void link_close(struct link *);
 bool links_bring(const struct link *list,
 		 const uint8_t cluster[CLUSTER_ID]); /* a message of a caller of that cluster is on its way */

@@ -14,6 +14,7 @@
 
 #include "log.h"
 #include "raft-link.h"
+#include "stream.h"
 #include "tunnel.h"
 
 enum {
@@ -269,6 +270,7 @@ static void welcome(struct caller *c, const struct hello *hello)
 	uv_pipe_t *pipe = c->pipe;
 
 	caller_free(c);
+	links_make_way(s->links, hello->id);
 	if (link_create(pipe, hello, &s->peers, &s->links, &inner))
 		s->accept(s->transport, hello->id, hello->address, inner);
 }
@@ -396,10 +398,12 @@ static void knocked(uv_poll_t *door, int status, int events)
 	if (status)
 		return;
 	fd = accept4(s->door_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd >= 0)
-		take_caller(s, fd);
-	else
+	if (fd < 0) {
 		take_a_rest(s, errno);
+		return;
+	}
+	tcp_tune(fd);
+	take_caller(s, fd);
 }
 
 static int open_door(struct wire *s, int fd)
@@ -454,6 +458,8 @@ static int begin_call(struct wire *s, const struct sockaddr_in *to, struct news 
 	struct call *c = calloc(1, sizeof *c);
 	int fd = c ? socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
 
+	if (fd >= 0)
+		tcp_tune(fd);
 	if (fd < 0 || (connect(fd, (const struct sockaddr *)to, sizeof *to) && errno != EINPROGRESS) ||
 	    uv_poll_init(s->loop, &c->poll, fd)) {
 		if (fd >= 0)

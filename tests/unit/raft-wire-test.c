@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -13,13 +14,15 @@
 #include "log.h"
 #include "raft-wire.h"
 
-enum { SELF = 1, PEERS = 256 };
+enum { SELF = 1, PEERS = 256, ALL_S = 300 };
 
 static uv_loop_t loop;
 static struct raft_uv_transport transport;
 static char address[32];
 static struct uv_stream_s *inner[PEERS]; /* what libraft would read */
 static unsigned inners, accepts;
+static int last_fd;	/* that was accepted */
+static unsigned passed; /* messages */
 static bool is_full, is_closed;
 
 /* In place of libc's. */
@@ -27,7 +30,7 @@ int accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
 {
 	accepts++;
 	if (!is_full)
-		return (int)syscall(SYS_accept4, fd, from, size, flags);
+		return last_fd = (int)syscall(SYS_accept4, fd, from, size, flags);
 	errno = EMFILE;
 	return -1;
 }
@@ -49,6 +52,7 @@ static enum refusal greeted(void *arg, const struct hello *h)
 static bool passes(void *arg, const struct card *c, unsigned type)
 {
 	(void)arg, (void)c, (void)type;
+	passed++;
 	return true;
 }
 
@@ -93,7 +97,7 @@ static int begin(void **state)
 
 	(void)state;
 	log_set_level(LOG_ERROR);
-	inners = accepts = 0;
+	inners = accepts = passed = 0;
 	is_full = is_closed = false;
 	assert_int_equal(uv_loop_init(&loop), 0);
 	assert_int_equal(raft_wire_init(&transport, &loop, NULL, &peers, &p), 0);
@@ -166,12 +170,126 @@ static void who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy(v
 	close(fd);
 }
 
+static void heartbeat(int fd)
+{
+	uint64_t words[7] = { htole64(RAFT_IO_APPEND_ENTRIES), htole64(5 * 8), htole64(1) };
+	unsigned before = passed;
+
+	assert_int_equal(send(fd, words, sizeof words, MSG_NOSIGNAL), sizeof words);
+	while (passed == before)
+		uv_run(&loop, UV_RUN_ONCE);
+}
+
+static bool has_ended(int fd)
+{
+	char byte;
+
+	return !recv(fd, &byte, 1, MSG_DONTWAIT);
+}
+
+static unsigned ended(const int *fd, unsigned count)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		n += has_ended(fd[i]);
+	return n;
+}
+
+static void close_all(const int *fd, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		close(fd[i]);
+}
+
+/* Of a server that lost its network again and again the other side does not know that they have ended. */
+static void of_one_server_s_connections_few_are_kept_and_not_the_silent_ones(void **state)
+{
+	enum { CALLS = 12, KEPT = 4 };
+	int fd[CALLS];
+
+	(void)state;
+	for (unsigned i = 0; i < CALLS; i++) {
+		fd[i] = call(2);
+		run_until_accepted(i + 1);
+		heartbeat(fd[0]);
+	}
+	while (ended(fd, CALLS) < CALLS - KEPT)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(ended(fd, CALLS), CALLS - KEPT);
+	assert_false(has_ended(fd[0]));
+	assert_false(has_ended(fd[CALLS - 1]));
+	close_all(fd, CALLS);
+}
+
+static void of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones(void **state)
+{
+	enum { CALLS = 100, KEPT = 64 };
+	int fd[CALLS];
+
+	(void)state;
+	for (unsigned i = 0; i < CALLS; i++) {
+		fd[i] = call(2 + i);
+		run_until_accepted(i + 1);
+		heartbeat(fd[0]);
+	}
+	while (ended(fd, CALLS) < CALLS - KEPT)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(ended(fd, CALLS), CALLS - KEPT);
+	assert_false(has_ended(fd[0]));
+	close_all(fd, CALLS);
+}
+
+/* ---- whom this one calls ---- */
+
+static struct uv_stream_s *outgoing;
+
+static void dialled(struct raft_uv_connect *request, struct uv_stream_s *stream, int status)
+{
+	(void)request;
+	assert_int_equal(status, 0);
+	outgoing = stream;
+}
+
+static void notices_silence(int fd)
+{
+	int keepalive = 0;
+	unsigned patience_ms = 0;
+	socklen_t size = sizeof keepalive;
+
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &keepalive, &size), 0);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, &size), 0);
+	assert_true(keepalive);
+	assert_in_range(patience_ms, 1, 60000);
+}
+
+/* So a machine that is gone is called anew within a minute, not after the quarter of an hour in which TCP sends again. */
+static void connections_without_tls_notice_that_the_other_machine_is_gone(void **state)
+{
+	struct raft_uv_connect request;
+	uv_os_fd_t fd;
+
+	(void)state;
+	outgoing = NULL;
+	assert_int_equal(transport.connect(&transport, &request, SELF, address, dialled), 0);
+	while (!outgoing || !inners)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(uv_fileno((uv_handle_t *)outgoing, &fd), 0);
+	notices_silence(fd);
+	notices_silence(last_fd);
+	uv_close((uv_handle_t *)outgoing, free_stream);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
+		TEST(of_one_server_s_connections_few_are_kept_and_not_the_silent_ones),
+		TEST(of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones),
+		TEST(connections_without_tls_notice_that_the_other_machine_is_gone),
 		TEST(who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy),
 	};
 
+	alarm(ALL_S); /* a test that waits in vain has failed */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
