@@ -19,7 +19,8 @@
 
 enum {
 	CALLERS = 64, /* at most so many at a time who have not said yet who they are */
-	REST_MS = 1000
+	REST_MS = 1000,
+	WARN_S = 60
 };
 static const char server[] = "stratus:server";
 
@@ -68,7 +69,8 @@ struct wire {
 	struct wire_peers peers;
 	raft_id id;
 	char address[64];
-	char told[256]; /* whom the last complaint was about */
+	char told[256];			 /* whom the last complaint was about */
+	uint64_t stranger_ns, client_ns; /* when one was told of last */
 	struct caller *callers;
 	struct call *calls;
 	struct ear *ears;
@@ -97,18 +99,30 @@ static bool is_server(const struct tunnel_peer *peer)
 	return !strcmp(peer->identity, server);
 }
 
+/* Once a minute: they may come at full speed. */
+static bool is_to_be_told(uint64_t *told_ns)
+{
+	uint64_t now = uv_hrtime();
+
+	if (*told_ns && *told_ns + WARN_S * 1000000000ull > now)
+		return false;
+	*told_ns = now;
+	return true;
+}
+
 static void accepted(void *arg, int fd, const struct tunnel_peer *peer)
 {
+	struct wire *s = arg;
 	struct news *e = is_server(peer) ? calloc(1, sizeof *e) : NULL;
 
 	if (!e) {
-		if (!is_server(peer))
+		if (!is_server(peer) && is_to_be_told(&s->client_ns))
 			log_warning(NULL, NULL, "a connection to the cluster store was closed: '%s' is not a server",
 				    peer->identity);
 		close(fd);
 		return;
 	}
-	*e = (struct news){ .wire = arg, .fd = fd };
+	*e = (struct news){ .wire = s, .fd = fd };
 	say(e);
 }
 
@@ -294,7 +308,8 @@ static void heard(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
 		return;
 	uv_read_stop(stream);
 	if (!wanted || !hello_decode(c->hello, c->have, s->secure, &hello)) {
-		log_warning(NULL, NULL, "a connection to the cluster store was closed: it speaks something else");
+		if (is_to_be_told(&s->stranger_ns))
+			log_warning(NULL, NULL, "a connection to the cluster store was closed: it speaks something else");
 		hang_up(c);
 		return;
 	}
@@ -432,9 +447,9 @@ static void end_call(struct call *c, int err)
 	if (c->next)
 		c->next->link = c->link;
 	n->fd = err ? -err : c->fd;
+	uv_close((uv_handle_t *)&c->poll, call_closed); /* libuv wants the descriptor for it */
 	if (err)
 		close(c->fd);
-	uv_close((uv_handle_t *)&c->poll, call_closed);
 	finish_dial(n->wire, n);
 	free(n);
 }

@@ -132,16 +132,23 @@ static int end(void **state)
 
 /* ---- who calls ---- */
 
-static int call(raft_id id)
+static int reach(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct hello h = { .id = id, .address = "127.0.0.1:1" };
-	uint8_t bytes[HELLO_MAX];
-	size_t size = hello_encode(&h, false, bytes);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	return fd;
+}
+
+static int call(raft_id id)
+{
+	struct hello h = { .id = id, .address = "127.0.0.1:1" };
+	uint8_t bytes[HELLO_MAX];
+	size_t size = hello_encode(&h, false, bytes);
+	int fd = reach();
+
 	assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), size);
 	return fd;
 }
@@ -183,8 +190,9 @@ static void heartbeat(int fd)
 static bool has_ended(int fd)
 {
 	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
 
-	return !recv(fd, &byte, 1, MSG_DONTWAIT);
+	return !n || (n < 0 && errno == ECONNRESET); /* what it said was not all read */
 }
 
 static unsigned ended(const int *fd, unsigned count)
@@ -240,6 +248,42 @@ static void of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones
 	close_all(fd, CALLS);
 }
 
+static unsigned lines_of(const char *path)
+{
+	FILE *from = fopen(path, "r");
+	unsigned lines = 0;
+	int c;
+
+	assert_non_null(from);
+	while ((c = fgetc(from)) != EOF)
+		lines += c == '\n';
+	fclose(from);
+	return lines;
+}
+
+static void strangers_fill_no_log(void **state)
+{
+	enum { CALLS = 50 };
+	char directory[64], path[80];
+
+	(void)state;
+	test_directory(directory, sizeof directory, "raft-wire");
+	snprintf(path, sizeof path, "%s/log", directory);
+	assert_int_equal(log_open(path), 0);
+	log_set_level(LOG_WARNING);
+	for (unsigned i = 0; i < CALLS; i++) {
+		static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+		int fd = reach();
+
+		assert_int_equal(send(fd, http, sizeof http, MSG_NOSIGNAL), sizeof http);
+		while (!has_ended(fd))
+			uv_run(&loop, UV_RUN_ONCE);
+		close(fd);
+	}
+	assert_in_range(lines_of(path), 1, CALLS / 2); /* the test may take more than a minute */
+	assert_int_equal(test_remove(directory), 0);
+}
+
 /* ---- whom this one calls ---- */
 
 static struct uv_stream_s *outgoing;
@@ -287,6 +331,7 @@ int main(void)
 		TEST(of_one_server_s_connections_few_are_kept_and_not_the_silent_ones),
 		TEST(of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones),
 		TEST(connections_without_tls_notice_that_the_other_machine_is_gone),
+		TEST(strangers_fill_no_log),
 		TEST(who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy),
 	};
 
