@@ -189,6 +189,7 @@ void shared_tick(uv_timer_t *timer)
 		l->barrier_is_old = false;
 		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);
 	}
+	members_keep(l);
 	cluster_forget_if_silent(l);
 	if (shared_leads(l->store))
 		cluster_propose(l);

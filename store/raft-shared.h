@@ -46,6 +46,8 @@ struct shared {
 	int made;					/* how far set_up() came */
 	int claimed;					/* the directory, locked: it is ours */
 	struct raft_mark mark;				/* on the loop only */
+	struct raft_configuration committed;		/* so, too: the last list of members that was committed, */
+	raft_index committed_since;			/* and its index; 0: none is known */
 	raft_index applied;				/* so, too: and on this disk */
 	struct heard heard[MEMBERS];			/* so, too: in the order of member[], as long as it leads */
 	uint8_t cluster[CLUSTER_ID];			/* so, too: zeros: it has none yet */
@@ -107,6 +109,12 @@ void cluster_propose(struct shared *);		      /* this one leads: commits one, if
 int cluster_take(struct shared *, const uint8_t id[CLUSTER_ID]); /* notes it */
 char *cluster_text(const uint8_t id[CLUSTER_ID], char text[2 * CLUSTER_ID + 1]);
 bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: it has none */
+
+/* ---- raft-members.c. On the loop. ---- */
+void members_keep(struct shared *);		    /* each tick */
+raft_term log_term_of(struct shared *, raft_index); /* of the entry with that index; 0: it is not in the log */
+/* Before libraft sees them. False: they must wait, it must not see them; they come again, when this one has noticed that it does not lead any more. */
+bool members_take_back(struct shared *, const struct raft_append_entries *);
 
 /* ---- raft-strangers.c ---- */
 extern const struct wire_peers strangers_peers; /* its arg: the struct shared */

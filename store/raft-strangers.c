@@ -225,22 +225,11 @@ static const char *check_entries(const struct shared *l, const struct raft_appen
 	return NULL;
 }
 
-/* Of the entry with that index; 0: it is not in the log. */
-static raft_term term_of(struct shared *l, raft_index i)
-{
-	const struct raft_log *g = &l->raft.log;
-
-	if (i == g->snapshot.last_index)
-		return g->snapshot.last_term;
-	if (i <= g->offset || i > raft_last_index(&l->raft))
-		return 0;
-	return g->entries[(g->front + (size_t)(i - g->offset - 1)) % g->size].term;
-}
-
 /* Who leads may not know yet that this one has it, and waits to hear so. Libraft does not look into such a snapshot. */
 static bool has_already(struct shared *l, const struct raft_install_snapshot *s)
 {
-	return s->last_index <= l->raft.log.snapshot.last_index || (s->last_term && term_of(l, s->last_index) >= s->last_term);
+	return s->last_index <= l->raft.log.snapshot.last_index ||
+	       (s->last_term && log_term_of(l, s->last_index) >= s->last_term);
 }
 
 /* Libraft would write it in place of the log, and only then find that it can't be read. */
@@ -297,6 +286,10 @@ static void received(struct raft_io *io, struct raft_message *m)
 		return;
 	}
 	wrong = strangers_judge(l, m);
+	if (!wrong && m->type == RAFT_IO_APPEND_ENTRIES && !members_take_back(l, &m->append_entries)) {
+		drop(m);
+		return;
+	}
 	if (!wrong) {
 		l->receive(io, m);
 		return;

@@ -122,6 +122,7 @@ static void close_log(struct store *s)
 		release(l);
 	}
 	raft_mark_close(&l->mark, l->applied);
+	raft_configuration_close(&l->committed);
 	pthread_cond_destroy(&l->progress);
 	pthread_mutex_destroy(&l->lock);
 	if (l->claimed >= 0) /* last: until here the loop may write there */

@@ -170,12 +170,65 @@ static void a_snapshot_that_is_there_already_goes_to_libraft_to_be_answered(void
 	free(l);
 }
 
+static void add_member(struct shared *l, raft_id id, const char *address)
+{
+	assert_int_equal(raft_configuration_add(&l->raft.configuration, id, address, RAFT_VOTER), 0);
+}
+
+/* Two members since an entry that a snapshot has replaced; a third by one at 118 that is not committed. */
+static void has_a_third_member(struct shared *l)
+{
+	has_a_log(l);
+	l->raft.state = RAFT_FOLLOWER;
+	l->raft.current_term = 4;
+	add_member(l, 1, "10.9.0.1:1");
+	add_member(l, 2, "10.9.0.2:1");
+	l->raft.configuration_index = 40;
+	members_keep(l);
+	add_member(l, 3, "10.9.0.3:1");
+	l->raft.configuration_uncommitted_index = 118;
+	members_keep(l);
+}
+
+/* How many members there are when libraft sees one entry behind that one; 0: it must not see it. */
+static unsigned members_after(struct shared *l, raft_term term, raft_index before, raft_term of)
+{
+	struct raft_entry entry = { .term = of, .type = RAFT_COMMAND };
+	struct raft_append_entries a = { .term = term, .prev_log_index = before, .prev_log_term = 4, .n_entries = 1 };
+
+	a.entries = &entry;
+	return members_take_back(l, &a) ? l->raft.configuration.n : 0;
+}
+
+/* Libraft would look for the list before it in the log, where it is not any more. */
+static void members_that_are_taken_back_leave_those_before_them_also_where_the_log_has_them_no_more(void **state)
+{
+	struct shared *l = calloc(1, sizeof *l);
+
+	(void)state;
+	has_a_third_member(l);
+	assert_int_equal(members_after(l, 4, 116, 4), 3); /* it has that one */
+	assert_int_equal(members_after(l, 3, 116, 5), 3); /* from before this term */
+	assert_int_equal(members_after(l, 5, 118, 5), 3); /* behind the list */
+	assert_int_equal(members_after(l, 5, 120, 5), 3); /* a new one */
+	l->raft.state = RAFT_LEADER;
+	assert_int_equal(members_after(l, 5, 116, 5), 0);
+	assert_int_equal(l->raft.configuration_uncommitted_index, 118);
+	l->raft.state = RAFT_FOLLOWER;
+	assert_int_equal(members_after(l, 5, 116, 5), 2);
+	assert_int_equal(l->raft.configuration_uncommitted_index, 0);
+	raft_configuration_close(&l->raft.configuration);
+	raft_configuration_close(&l->committed);
+	free(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_snapshot_may_have_members_of_a_later_entry),
 		cmocka_unit_test(a_header_has_whole_words),
 		cmocka_unit_test(a_snapshot_that_is_there_already_goes_to_libraft_to_be_answered),
+		cmocka_unit_test(members_that_are_taken_back_leave_those_before_them_also_where_the_log_has_them_no_more),
 		cmocka_unit_test(an_address_has_one_form_for_commands_and_greetings),
 	};
 
