@@ -761,6 +761,7 @@ static void complained_(void *arg)
 
 	(void)arg;
 	count_syncs();
+	counting.sync = good_sync; /* which the member asks for by itself, perhaps only when it has been healed */
 	CHECK_INT(change_view(NULL), 0);
 	CHECK_INT(lose("first", &f), -EIO);
 	CHECK_INT(come_back_from_away(), 0);
