@@ -190,22 +190,33 @@ static void started(struct job *j, int status)
 		finish(j, to_errno(status));
 }
 
-static void add_start(struct job *j)
+/* Who leads and has not yet committed anything in its term may not change the members: an older change may be under way that the others commit after all (Ongaro, "bug in single-server membership
+ * changes", raft-dev 2015). Libraft does not look. */
+static bool may_change_members(struct job *j)
 {
 	j->request.change.data = j;
-	started(j, raft_add(&j->log->raft, &j->request.change, j->id, j->address, change_done));
+	if (shared_leads(j->log->store))
+		return true;
+	started(j, RAFT_NOTLEADER);
+	return false;
+}
+
+static void add_start(struct job *j)
+{
+	if (may_change_members(j))
+		started(j, raft_add(&j->log->raft, &j->request.change, j->id, j->address, change_done));
 }
 
 static void promote_start(struct job *j)
 {
-	j->request.change.data = j;
-	started(j, raft_assign(&j->log->raft, &j->request.change, j->id, RAFT_VOTER, change_done));
+	if (may_change_members(j))
+		started(j, raft_assign(&j->log->raft, &j->request.change, j->id, RAFT_VOTER, change_done));
 }
 
 static void remove_start(struct job *j)
 {
-	j->request.change.data = j;
-	started(j, raft_remove(&j->log->raft, &j->request.change, j->id, change_done));
+	if (may_change_members(j))
+		started(j, raft_remove(&j->log->raft, &j->request.change, j->id, change_done));
 }
 
 static int change_member(struct shared *l, void (*start)(struct job *), const char *name, const char *address, unsigned seconds)

@@ -24,6 +24,7 @@ struct link {
 	size_t size, have, wanted;
 	uv_write_t write;
 	bool writes, is_closed;
+	bool spoke;	   /* a message, which was let pass */
 	unsigned open;	   /* of its two ends */
 	uint64_t heard_ns; /* when something came last */
 	char ignored[8];
@@ -83,6 +84,14 @@ void link_close(struct link *l)
 	uv_close((uv_handle_t *)l->inner, end_closed);
 }
 
+/* First who has said no more than who he claims to be. */
+static bool goes_before(const struct link *l, const struct link *other)
+{
+	if (other && l->spoke != other->spoke)
+		return !l->spoke;
+	return !other || l->heard_ns < other->heard_ns;
+}
+
 /* A server has one connection to another. More are left of machines and networks that went away, or are not a server's. */
 void links_make_way(struct link *list, uint64_t id)
 {
@@ -90,10 +99,12 @@ void links_make_way(struct link *list, uint64_t id)
 	unsigned all = 0, of_one = 0;
 
 	for (struct link *l = list; l; l = l->next, all++) {
-		silent = silent && silent->heard_ns < l->heard_ns ? silent : l;
+		if (goes_before(l, silent))
+			silent = l;
 		if (l->hello.id != id)
 			continue;
-		silent_one = silent_one && silent_one->heard_ns < l->heard_ns ? silent_one : l;
+		if (goes_before(l, silent_one))
+			silent_one = l;
 		of_one++;
 	}
 	if (of_one >= LINKS_OF_ONE)
@@ -210,6 +221,7 @@ static void take_header(struct link *l)
 		return;
 	}
 	l->in_header = false;
+	l->spoke = true;
 	l->payload = l->frame.payload;
 	carry(l);
 }

@@ -17,9 +17,14 @@ static int copy(const struct raft_configuration *from, struct raft_configuration
 
 void members_keep(struct shared *l)
 {
+	struct raft *r = &l->raft;
 	struct raft_configuration next;
 
-	if (l->raft.configuration_uncommitted_index || l->committed_since == l->raft.configuration_index)
+	if (r->configuration_uncommitted_index <=
+	    r->last_applied) /* libraft forgets it where it applies that entry, and none is applied that a snapshot brings */
+		r->configuration_uncommitted_index = 0;
+	if (r->configuration_uncommitted_index || r->configuration_index > r->commit_index ||
+	    l->committed_since == r->configuration_index)
 		return;
 	if (copy(&l->raft.configuration, &next))
 		return;

@@ -111,7 +111,7 @@ char *cluster_text(const uint8_t id[CLUSTER_ID], char text[2 * CLUSTER_ID + 1]);
 bool cluster_of_state(const struct state *, uint8_t id[CLUSTER_ID]); /* false: it has none */
 
 /* ---- raft-members.c. On the loop. ---- */
-void members_keep(struct shared *);		    /* each tick */
+void members_keep(struct shared *);		    /* each tick, and before what may bring another list */
 raft_term log_term_of(struct shared *, raft_index); /* of the entry with that index; 0: it is not in the log */
 /* Before libraft sees them. False: they must wait, it must not see them; they come again, when this one has noticed that it does not lead any more. */
 bool members_take_back(struct shared *, const struct raft_append_entries *);

@@ -285,6 +285,7 @@ static void received(struct raft_io *io, struct raft_message *m)
 		drop(m);
 		return;
 	}
+	members_keep(l);
 	wrong = strangers_judge(l, m);
 	if (!wrong && m->type == RAFT_IO_APPEND_ENTRIES && !members_take_back(l, &m->append_entries)) {
 		drop(m);

@@ -69,8 +69,8 @@ struct wire {
 	struct wire_peers peers;
 	raft_id id;
 	char address[64];
-	char told[256];			 /* whom the last complaint was about */
-	uint64_t stranger_ns, client_ns; /* when one was told of last */
+	char told[256];				  /* whom the last complaint was about */
+	uint64_t stranger_ns, client_ns, door_ns; /* when one was told of last */
 	struct caller *callers;
 	struct call *calls;
 	struct ear *ears;
@@ -399,7 +399,9 @@ static void take_a_rest(struct wire *s, int err)
 {
 	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
 		return;
-	log_warning(NULL, NULL, "can't accept a connection to the cluster store: %s; trying again in a second", strerror(err));
+	if (is_to_be_told(&s->door_ns))
+		log_warning(NULL, NULL, "can't accept a connection to the cluster store: %s; trying again each second",
+			    strerror(err));
 	uv_poll_stop(&s->door);
 	uv_timer_start(&s->rest, rested, REST_MS, 0);
 }

@@ -133,7 +133,7 @@ static void has_a_log(struct shared *l)
 	l->raft.log.offset = 50;
 	l->raft.log.snapshot.last_index = 100;
 	l->raft.log.snapshot.last_term = 3;
-	l->raft.last_applied = 115;
+	l->raft.last_applied = l->raft.commit_index = 115;
 	assert_int_equal(raft_last_index(&l->raft), 120);
 }
 
@@ -217,6 +217,14 @@ static void members_that_are_taken_back_leave_those_before_them_also_where_the_l
 	l->raft.state = RAFT_FOLLOWER;
 	assert_int_equal(members_after(l, 5, 116, 5), 2);
 	assert_int_equal(l->raft.configuration_uncommitted_index, 0);
+	assert_int_equal(l->committed_since, 40);
+	l->raft.configuration_index = 118; /* as libraft says after a start, of a list that nobody has committed */
+	members_keep(l);
+	assert_int_equal(l->committed_since, 40);
+	l->raft.configuration_uncommitted_index = 114; /* that entry came in a snapshot */
+	l->raft.configuration_index = 112;
+	members_keep(l);
+	assert_int_equal(l->committed_since, 112);
 	raft_configuration_close(&l->raft.configuration);
 	raft_configuration_close(&l->committed);
 	free(l);

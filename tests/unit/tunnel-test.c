@@ -234,7 +234,7 @@ static void go_round(int a, int b, unsigned times)
 
 static void who_comes_while_no_descriptor_is_left_does_not_keep_the_thread_busy(void **state)
 {
-	enum { TIMES = 1000 };
+	enum { TIMES = 100 };
 	struct tunnels *server = serve("server"), *client = use("client");
 	int mine = dial(client, "127.0.0.1"), theirs = await(&said.accepted);
 	unsigned before;
