@@ -338,6 +338,24 @@ static void a_wide_directory_has_equal_shares_whatever_weights_are_asked_for(voi
 	more_volumes = "";
 }
 
+WIDENS(a_directory_that_grows_wide_keeps_the_time_of_its_birth)
+{
+	struct attr at_home, wide;
+	char dir[64], home[8];
+
+	for (int i = 0; i < SUBVOLUMES; i++) {
+		snprintf(dir, sizeof(dir), "%s", name_at(i, "d"));
+		CHECK(make_wide(dir));
+		CHECK_INT(tree_getattr(&tree, dir, &wide), 0);
+		snprintf(home, sizeof(home), "m%d", i);
+		at(home);
+		CHECK_INT(tree_getattr(&tree, dir, &at_home), 0);
+		at("dht");
+		CHECK_INT(wide.btime.sec, at_home.btime.sec);
+		CHECK_INT(wide.btime.nsec, at_home.btime.nsec);
+	}
+}
+
 WIDENS(names_in_a_wide_directory_are_used_as_in_any)
 {
 	struct setattr set = { .valid = SET_MODE, .mode = 0711 };
@@ -869,6 +887,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_large_directory_gets_more_subvolumes),
 		cmocka_unit_test(a_wide_directory_has_equal_shares_whatever_weights_are_asked_for),
+		cmocka_unit_test(a_directory_that_grows_wide_keeps_the_time_of_its_birth),
 		cmocka_unit_test(names_in_a_wide_directory_are_used_as_in_any),
 		cmocka_unit_test(who_has_not_heard_that_the_home_left_is_told_what_was_changed_since),
 		cmocka_unit_test(names_are_used_while_their_directory_grows_wide),

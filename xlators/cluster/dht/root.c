@@ -56,10 +56,11 @@ static void compare(struct dht *d, const struct attr *a, const struct attr *b, i
 		    a->mode & 07777, a->uid, a->gid, b->mode & 07777, b->uid, b->gid, d->x->child[child]->name);
 }
 
-/* Whose a directory is, and its mode: what the home has. Who knows an older layout than who has changed them asks others, too, which have left since, and were not told. (If the home
+/* Whose a directory is, its mode and birth: what the home has (others know no birth but that of their shard). Who knows an older layout than who has changed them asks others, too, which have left since, and were not told. (If the home
  * itself has left it refuses.) */
 static int as_home_says(struct attr *attr, const struct getattr_out *home, int err)
 {
+	attr->btime = home ? home->attr.btime : (struct time){ 0 };
 	if (!home)
 		return err == -ESTALE || err == -ENOENT ? -ESTALE : 0; /* the others are about to go */
 	attr->mode = home->attr.mode;
