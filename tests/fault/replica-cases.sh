@@ -79,7 +79,8 @@ make_tree() { # DIR FILES
 	PY
 }
 
-# A member that dies in the middle of a copy is no error to the copy, and gets all of it when it is back.
+births() { (cd "$1" && find "${@:2}" -print0 | sort -z | xargs -0 stat -c '%n %w'); } # DIR NAME...
+# A member that dies in the middle of a copy is no error to the copy, and gets all of it when it is back. Whoever is asked tells the same times of birth.
 case_1() {
 	make_tree "$SCRATCH/tree" "$FILES"
 	mkdir "$MNT/copy"
@@ -90,13 +91,18 @@ case_1() {
 			[ "$dir" != 7 ] || until [ -e "$3/killed" ]; do sleep 0.05; done # it can not be over before
 		done' copy "$SCRATCH/tree" "$MNT/copy" "$SCRATCH"
 	wait_until 60 test -e "$SCRATCH/copied-4" || fail "case 1: the copy does not begin: $(head -n 3 "$SCRATCH/copy.out")" # goes on with 5
+	births "$OTHER/copy" 0 1 >"$SCRATCH/births-before"
 	kill_member 1
 	: >"$SCRATCH/killed"
 	ended_well copy 300
+	births "$OTHER/copy" 0 1 | cmp -s - "$SCRATCH/births-before" || fail "case 1: births are others when a member is down"
+	births "$MNT/copy" . >"$SCRATCH/births-down"
 	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole while a member is down"
 	start_member 1
 	healed 1
 	diff -r "$SCRATCH/tree" "$OTHER/copy" >/dev/null || fail "case 1: the copy is not whole after the healing"
+	births "$OTHER/copy" . | cmp -s - "$SCRATCH/births-down" || fail "case 1: births are others after the healing"
+	births "$MNT/copy" 0 1 | cmp -s - "$SCRATCH/births-before" || fail "case 1: births are not what they were before a member was down"
 }
 
 # Without a quorum writes fail with EROFS or EIO after max-wait and nothing hangs; it all goes on when the members are back.

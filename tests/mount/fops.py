@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import select
 import signal
 import socket
@@ -19,6 +20,7 @@ import unittest
 
 MNT = os.environ["MNT"]
 libc = ctypes.CDLL(None, use_errno=True)
+KERNEL = tuple(int(n) for n in re.findall("[0-9]+", os.uname().release)[:2])
 RENAME_NOREPLACE, RENAME_EXCHANGE, AT_FDCWD = 1, 2, -100
 FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE = 1, 2, 16
 
@@ -31,6 +33,17 @@ def renameat2(old, new, flags):
 def fallocate(fd, mode, offset, length):
     if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:
         raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def birth(name):
+    """In nanoseconds since the epoch, of a path or a descriptor; None: the file system does not tell it."""
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, STATX_BTIME = 0x1000, 0x100, 0x800
+    buffer = ctypes.create_string_buffer(256)
+    at, path = (name, b"") if isinstance(name, int) else (AT_FDCWD, name.encode())
+    if libc.statx(at, path, AT_EMPTY_PATH if path == b"" else AT_SYMLINK_NOFOLLOW, STATX_BTIME, buffer) != 0:
+        raise OSError(ctypes.get_errno(), "statx")
+    seconds, nanoseconds = struct.unpack_from("qI", buffer, 80)
+    return seconds * 10**9 + nanoseconds if struct.unpack_from("I", buffer)[0] & STATX_BTIME else None
 
 
 def write_file(name, data):
@@ -280,6 +293,48 @@ class Attributes(Case):
         st = os.stat("f")
         self.assertEqual(st.st_atime_ns, 1_234_567_890_123_456_789)
         self.assertAlmostEqual(st.st_mtime, time.time(), delta=60)
+
+    @unittest.skipIf(KERNEL < (6, 6), "FUSE tells no time of birth before Linux 6.6")
+    def test_the_time_of_birth_stays(self):
+        before = time.time_ns()
+        write_file("f", b"1")
+        fd = os.open("f", os.O_RDWR)
+        born = birth("f")
+        self.assertLess(abs(born - before), 3600 * 10**9)
+        os.write(fd, b"2")
+        os.chmod("f", 0o711)
+        os.utime("f", ns=(1, 2))
+        os.setxattr("f", "user.a", b"1")
+        os.rename("f", "g")
+        os.link("g", "h")
+        self.assertEqual((birth("g"), birth("h"), birth(fd)), (born, born, born))
+        os.unlink("g")
+        os.unlink("h")
+        self.assertEqual((birth(fd), os.fstat(fd).st_nlink), (born, 0))
+        os.close(fd)
+        write_file("f", b"1")
+        os.mkdir("d")
+        os.symlink("f", "s")
+        os.mkfifo("p")
+        births = [birth(name) for name in ("f", "d", "s", "p")]
+        self.assertNotIn(None, births)
+        self.assertEqual(len({born, *births}), 5)
+        self.assertErrno(errno.ENOENT, birth, "nothing")
+
+    @unittest.skipIf(KERNEL < (6, 6), "FUSE tells no time of birth before Linux 6.6")
+    def test_all_else_is_the_same_with_the_time_of_birth_and_without(self):
+        write_file("f", b"12345")
+        os.mknod("c", 0o604 | stat.S_IFCHR, os.makedev(259, 70000))
+        os.mkdir("d", 0o750)
+        os.chown("f", 1001, 1002)
+        for name in ("f", "c", "d"):
+            told = []
+            for mask in (0x7FF, 0xFFF):
+                buffer = ctypes.create_string_buffer(256)
+                self.assertEqual(libc.statx(AT_FDCWD, name.encode(), 0x2000, mask, buffer), 0)  # AT_STATX_FORCE_SYNC
+                self.assertEqual(struct.unpack_from("I", buffer)[0] & mask, mask)
+                told.append(buffer.raw[4:48] + buffer.raw[56:80] + buffer.raw[96:144])  # blocks are as who is asked has laid it out
+            self.assertEqual(told[0], told[1])
 
     def test_mode_owner_and_size(self):
         write_file("f", b"12345")

@@ -12,9 +12,10 @@ OTHER_PID=$LAST_PID
 
 ROUNDS=$([ "$LONG" = 1 ] && echo 2000 || echo "${MOUNTS_ROUNDS:-200}")
 A=$MNT B=$SCRATCH/other ROUNDS=$ROUNDS python3 - <<'END' || fail "one mount does not see what the other did"
-import errno, fcntl, mmap, os, stat, struct, time
+import errno, fcntl, mmap, os, re, stat, struct, subprocess, time
 
 A, B, ROUNDS = os.environ["A"], os.environ["B"], int(os.environ["ROUNDS"])
+KERNEL = tuple(int(n) for n in re.findall("[0-9]+", os.uname().release)[:2])
 
 
 def check(what, seen, expected):
@@ -80,6 +81,26 @@ for i in range(ROUNDS):
     os.unlink(B + name + "~")
     assert not os.path.exists(A + name + "~")
     check("listing", sorted(os.listdir(A)), ["f"])
+
+# The time of its birth is the same from both, whatever was done to it meanwhile; of a new one by that name it is another.
+def births(name):
+    return [subprocess.run(["stat", "-c", "%w", root + name], check=True, stdout=subprocess.PIPE, text=True).stdout.strip() for root in (A, B)]
+
+old = None
+for i in range(3):
+    open(A + "/born", "w").write("1")
+    born = births("/born")
+    check("birth", (born[0] == born[1], born[0] != old), (True, True))
+    if born[0] == "-":
+        print("[  SKIPPED ] two-mounts: this kernel's FUSE tells no time of birth") if KERNEL < (6, 6) else check("birth", None, "told")
+        os.unlink(A + "/born")
+        break
+    open(B + "/born", "a").write("2")
+    os.chmod(A + "/born", 0o640)
+    os.rename(B + "/born", B + "/born~")
+    check("birth after changes", births("/born~"), born)
+    os.unlink(A + "/born~")
+    old = born[0]
 
 # What was written through a shared mapping and synced.
 with open(A + "/map", "w+b") as f:

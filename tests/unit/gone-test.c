@@ -79,6 +79,7 @@ static void one_is_gone(uint64_t which)
 		CHECK_INT(told_twice(i ? FUSE_RENAME : FUSE_RENAME2, OLD, NEW), -ENOENT);
 	CHECK_INT(told_twice(FUSE_UNLINK, OLD, 0), which == OLD ? -ENOENT : -ESTALE);
 	CHECK_INT(told_twice(FUSE_GETATTR, which, 0), -ENOENT);
+	CHECK_INT(told_twice(FUSE_STATX, which, 0), -ENOENT);
 	CHECK_INT(told_twice(FUSE_OPENDIR, which, 0), -ENOENT);
 	CHECK_INT(told_twice(FUSE_FSYNCDIR, which, 0), -ESTALE); /* of an open one: Linux does not try again */
 	CHECK_INT(tree_rmdir(&tree, which == OLD ? "new" : "old"), 0);

@@ -125,7 +125,7 @@ static void serve(void *arg)
 		if (!err)
 			err = a->op->serve(a);
 		again = !a->replied && ask_again(a, err);
-		if (err == -ESTALE) { /* the kernel asks for the names once more, and those below shall tell what they are */
+		if (err == -ESTALE) {	 /* the kernel asks for the names once more, and those below shall tell what they are */
 			known_rename(m); /* nor is what others are learning at this moment good for it */
 			known_forget(m);
 		}
@@ -149,6 +149,7 @@ static void serve(void *arg)
 static const struct operation operations[] = {
 	OP(FUSE_LOOKUP, lookup, 0, 1),
 	OP(FUSE_GETATTR, getattr, sizeof(struct fuse_getattr_in), 0),
+	OP(FUSE_STATX, statx, sizeof(struct fuse_statx_in), 0),
 	OP(FUSE_SETATTR, setattr, sizeof(struct fuse_setattr_in), 0),
 	OP(FUSE_READLINK, readlink, 0, 0),
 	OP(FUSE_SYMLINK, symlink, 0, 2),

@@ -13,6 +13,7 @@ static bool tried_again(uint32_t opcode)
 	switch (opcode) {
 	case FUSE_OPENDIR: /* of the one that a process is in, or holds by O_PATH */
 	case FUSE_GETATTR:
+	case FUSE_STATX:
 	case FUSE_ACCESS:
 	case FUSE_LOOKUP:
 	case FUSE_CREATE:

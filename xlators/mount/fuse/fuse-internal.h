@@ -299,6 +299,7 @@ struct node_state *node_state(struct mount *, struct inode *); /* NULL: nothing 
 struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
 void handle_destroy(struct mount *, struct handle *);
 void attr_fill(struct fuse_attr *, const struct attr *);
+void statx_fill(struct fuse_statx *, const struct attr *); /* the same, and the birth if it is known */
 void entry_keep_for_now(struct ask *, struct fuse_entry_out *, struct inode *);
 struct node_state *node_state_make(struct mount *, struct inode *);
 
@@ -429,7 +430,7 @@ void unmounted(struct device *);
 	X(rmdir)                                                                                                               \
 	X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr)          \
 		X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create)             \
-			X(fallocate) X(rename2) X(lseek) X(copy_file_range)
+			X(fallocate) X(rename2) X(lseek) X(copy_file_range) X(statx)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inodes and open files as the kernel numbers them: a node id is an inode's address, a file handle a handle's. */
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "fuse-internal.h"
 
@@ -120,6 +121,31 @@ void attr_fill(struct fuse_attr *to, const struct attr *from)
 		.gid = from->gid,
 		.rdev = from->rdev,
 		.blksize = S_ISREG(from->mode) ? BLOCK_SIZE : from->blksize,
+	};
+}
+
+void statx_fill(struct fuse_statx *to, const struct attr *from)
+{
+	struct fuse_attr same;
+	bool birth = from->btime.sec || from->btime.nsec; /* else whoever told the attributes does not know it */
+
+	attr_fill(&same, from);
+	*to = (struct fuse_statx){
+		.mask = STATX_BASIC_STATS | (birth ? STATX_BTIME : 0),
+		.blksize = same.blksize,
+		.nlink = same.nlink,
+		.uid = same.uid,
+		.gid = same.gid,
+		.mode = same.mode,
+		.ino = same.ino,
+		.size = same.size,
+		.blocks = same.blocks,
+		.atime = { same.atime, same.atimensec },
+		.btime = { from->btime.sec, from->btime.nsec },
+		.ctime = { same.ctime, same.ctimensec },
+		.mtime = { same.mtime, same.mtimensec },
+		.rdev_major = major(from->rdev),
+		.rdev_minor = minor(from->rdev),
 	};
 }
 

@@ -71,19 +71,43 @@ int serve_lookup(struct ask *a)
 	return err ? err : reply_entry(a, &in.loc, out.inode, &out.attr, since);
 }
 
-int serve_getattr(struct ask *a)
+/* Of an open file by its handle, if the kernel names it. */
+static int attributes(struct ask *a, uint32_t flags, uint64_t fh, struct attr *attr)
 {
-	const struct fuse_getattr_in *arg = (const void *)a->arg;
-	const struct handle *h = arg->getattr_flags & FUSE_GETATTR_FH ? (void *)(uintptr_t)arg->fh : NULL;
+	const struct handle *h = flags & FUSE_GETATTR_FH ? (void *)(uintptr_t)fh : NULL;
 	struct getattr_in in = { .inode = this_node(a), .file = h ? h->file : NULL };
 	struct getattr_out out = { 0 };
-	if (known_getattr(a, in.inode, &out.attr))
-		return reply_attr(a, &out.attr);
+	if (known_getattr(a, in.inode, attr))
+		return 0;
 	uint64_t since = ask_moment(a);
 	int err = getattr_on(&a->rq, ask_child(a), &in, &out);
 	if (!err)
 		known_again(a, in.inode, &out.attr, since);
-	return err ? err : reply_attr(a, &out.attr);
+	*attr = out.attr;
+	return err;
+}
+
+int serve_getattr(struct ask *a)
+{
+	const struct fuse_getattr_in *arg = (const void *)a->arg;
+	struct attr attr;
+	int err = attributes(a, arg->getattr_flags, arg->fh, &attr);
+	return err ? err : reply_attr(a, &attr);
+}
+
+/* Instead of GETATTR, if the birth is asked for, too. */
+int serve_statx(struct ask *a)
+{
+	const struct fuse_statx_in *arg = (const void *)a->arg;
+	uint64_t timeout_ms = ask_options(a)->attribute_timeout_ms;
+	struct fuse_statx_out out = { .attr_valid = timeout_ms / 1000, .attr_valid_nsec = timeout_ms % 1000 * 1000000 };
+	struct attr attr;
+	int err = attributes(a, arg->getattr_flags, arg->fh, &attr);
+	if (err)
+		return err;
+	statx_fill(&out.stat, &attr);
+	reply(a, &out, sizeof(out));
+	return 0;
 }
 
 static uint32_t set_valid(uint32_t valid)
