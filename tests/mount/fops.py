@@ -14,6 +14,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -607,6 +608,14 @@ class Data(Case):
         os.fchmod(fd, 0o600)
         self.assertEqual(os.fstat(fd).st_size, 2)
         os.close(fd)
+
+    def test_files_without_a_name_are_refused_so_that_programs_use_names(self):
+        self.assertErrno(errno.EOPNOTSUPP, os.open, ".", os.O_TMPFILE | os.O_RDWR)
+        self.assertEqual(os.listdir("."), [])
+        with tempfile.TemporaryFile(dir=".") as f:
+            f.write(b"12")
+            f.seek(0)
+            self.assertEqual((f.read(), os.listdir(".")), (b"12", []))
 
     def test_replaced_files_live_while_open(self):
         write_file("a", b"old")
