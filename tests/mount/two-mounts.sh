@@ -51,13 +51,20 @@ for remover in (A, B):
         os.rmdir(remover + "/gone")
         for use in (lambda: os.close(os.open("x", os.O_CREAT | os.O_WRONLY)), lambda: os.mkdir("x"), lambda: os.symlink("y", "x"),
                     lambda: os.mkfifo("x"), lambda: os.link(A + "/file", "x"), lambda: os.rename(A + "/file", "x"), lambda: os.unlink("x"),
-                    lambda: os.stat("x"), lambda: opened or os.listdir("."), lambda: opened or os.stat(".")):
+                    lambda: os.stat("x"), lambda: opened or os.listdir("."), lambda: opened or os.stat("."), lambda: os.chmod("x", 0o700),
+                    lambda: opened or os.chmod(".", 0o700), lambda: opened or os.chown(".", 0, 0), lambda: opened or os.utime("."),
+                    lambda: opened or os.setxattr(".", "user.a", b"1"), lambda: opened or os.getxattr(".", "user.a"),
+                    lambda: opened or os.listxattr("."), lambda: opened or os.removexattr(".", "user.a")):
             try:
                 use() is True or check("in a directory that is gone", "success", "ENOENT")
             except OSError as e:
                 check("in a directory that is gone", e.errno, errno.ENOENT)
         if opened:
             check("open directory that is gone", (os.listdir(d), os.listdir(".")), ([], []))
+            os.fchmod(d, 0o711), os.setxattr(d, "user.a", b"1"), os.utime(d, (1, 2)), os.chown(d, 1, 2)
+            s = os.stat(".")
+            check("attributes of one that is gone", (stat.S_IMODE(s.st_mode), s.st_mtime, s.st_uid, s.st_gid, s.st_nlink), (0o711, 2, 1, 2, 0))
+            check("xattr of one that is gone", os.getxattr(".", "user.a"), b"1")
             os.close(d)
         os.chdir("/")
 os.unlink(B + "/file")

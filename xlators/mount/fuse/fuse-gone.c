@@ -14,6 +14,12 @@ static bool tried_again(uint32_t opcode)
 	case FUSE_OPENDIR: /* of the one that a process is in, or holds by O_PATH */
 	case FUSE_GETATTR:
 	case FUSE_STATX:
+	case FUSE_SETATTR:
+	case FUSE_GETXATTR:
+	case FUSE_LISTXATTR:
+	case FUSE_SETXATTR:
+	case FUSE_REMOVEXATTR:
+	case FUSE_STATFS:
 	case FUSE_ACCESS:
 	case FUSE_LOOKUP:
 	case FUSE_CREATE:
