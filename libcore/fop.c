@@ -89,6 +89,24 @@ const char *blob_next_name(const struct blob *names, const char *at)
 	return start < names->size && memchr(all + start, 0, names->size - start) ? all + start : NULL;
 }
 
+void blob_keep_names(struct blob *names, bool (*keep)(const void *arg, const char *name), const void *arg)
+{
+	const char *at = blob_next_name(names, NULL), *next;
+	char *to = names->bytes;
+	size_t kept = 0;
+
+	for (; at; at = next) {
+		size_t size = strlen(at) + 1;
+
+		next = blob_next_name(names, at);
+		if (!keep(arg, at))
+			continue;
+		memmove(to + kept, at, size);
+		kept += size;
+	}
+	names->size = (uint32_t)kept;
+}
+
 /* ---- copies ---- */
 
 static int copy_string(char **to, const char *from)

@@ -165,6 +165,8 @@ size_t fop_in_print(int fop, const void *in, char *text, size_t size);
 size_t fop_out_print(int fop, const void *out, char *text, size_t size);
 /* Of a list of names, each ended by a 0 (listxattr_out): the one after `at`, which is one of them, the first one after NULL. NULL: there are no more, or it is not ended. */
 const char *blob_next_name(const struct blob *names, const char *at);
+/* Only those stay in the list, in their order, that `keep` wants. */
+void blob_keep_names(struct blob *names, bool (*keep)(const void *arg, const char *name), const void *arg);
 /* The name is one that a directory entry may have (see struct loc). 0, -EINVAL, -ENAMETOOLONG. */
 int name_check(const char *name);
 #endif

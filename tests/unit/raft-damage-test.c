@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "fop.h"
+#include "free-port.h"
 #include "log.h"
 #include "path.h"
 #include "raft-check.h"
@@ -23,18 +24,6 @@ enum { COMMITS = 8, VALUE_BYTES = 1500, SECTOR = 512, PATIENCE_MS = 60000, FLIPS
 
 static char top[64], crashed[80], copy[80], stopped[80];
 static unsigned seed;
-
-static unsigned free_port(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t size = sizeof a;
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
-	getsockname(fd, (struct sockaddr *)&a, &size);
-	close(fd);
-	return ntohs(a.sin_port);
-}
 
 static void run(const char *command)
 {

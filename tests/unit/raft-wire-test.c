@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "free-port.h"
 #include "log.h"
 #include "raft-wire.h"
 
@@ -76,18 +77,6 @@ static void accepted(struct raft_uv_transport *t, raft_id id, const char *from, 
 
 /* ---- the wire ---- */
 
-static int free_port(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t size = sizeof a;
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
-	getsockname(fd, (struct sockaddr *)&a, &size);
-	close(fd);
-	return ntohs(a.sin_port);
-}
-
 static int begin(void **state)
 {
 	static const struct wire_peers peers = {
@@ -101,7 +90,7 @@ static int begin(void **state)
 	is_full = is_closed = false;
 	assert_int_equal(uv_loop_init(&loop), 0);
 	assert_int_equal(raft_wire_init(&transport, &loop, NULL, &peers, &p), 0);
-	snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
+	snprintf(address, sizeof address, "127.0.0.1:%u", free_port());
 	assert_int_equal(transport.init(&transport, SELF, address), 0);
 	assert_int_equal(transport.listen(&transport, accepted), 0);
 	return 0;
@@ -210,42 +199,43 @@ static void close_all(const int *fd, unsigned count)
 		close(fd[i]);
 }
 
+/* So many call, as servers of which each has an id `apart` above that of the one before, and so many are left, of which the first is one. It speaks when each comes, or once. */
+static void the_first_stays(unsigned calls, unsigned apart, bool once, unsigned kept)
+{
+	int fd[128];
+
+	for (unsigned i = 0; i < calls; i++) {
+		fd[i] = call(2 + i * apart);
+		run_until_accepted(i + 1);
+		if (!i || !once)
+			heartbeat(fd[0]);
+	}
+	while (ended(fd, calls) < calls - kept)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(ended(fd, calls), calls - kept);
+	assert_false(has_ended(fd[0]));
+	assert_false(has_ended(fd[calls - 1]));
+	close_all(fd, calls);
+}
+
 /* Of a server that lost its network again and again the other side does not know that they have ended. */
 static void of_one_server_s_connections_few_are_kept_and_not_the_silent_ones(void **state)
 {
-	enum { CALLS = 12, KEPT = 4 };
-	int fd[CALLS];
-
 	(void)state;
-	for (unsigned i = 0; i < CALLS; i++) {
-		fd[i] = call(2);
-		run_until_accepted(i + 1);
-		heartbeat(fd[0]);
-	}
-	while (ended(fd, CALLS) < CALLS - KEPT)
-		uv_run(&loop, UV_RUN_ONCE);
-	assert_int_equal(ended(fd, CALLS), CALLS - KEPT);
-	assert_false(has_ended(fd[0]));
-	assert_false(has_ended(fd[CALLS - 1]));
-	close_all(fd, CALLS);
+	the_first_stays(12, 0, false, 4);
 }
 
 static void of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones(void **state)
 {
-	enum { CALLS = 100, KEPT = 64 };
-	int fd[CALLS];
-
 	(void)state;
-	for (unsigned i = 0; i < CALLS; i++) {
-		fd[i] = call(2 + i);
-		run_until_accepted(i + 1);
-		heartbeat(fd[0]);
-	}
-	while (ended(fd, CALLS) < CALLS - KEPT)
-		uv_run(&loop, UV_RUN_ONCE);
-	assert_int_equal(ended(fd, CALLS), CALLS - KEPT);
-	assert_false(has_ended(fd[0]));
-	close_all(fd, CALLS);
+	the_first_stays(100, 1, false, 64);
+}
+
+/* However long ago: two who follow have nothing to say to each other. */
+static void who_has_spoken_is_not_driven_out_by_who_only_says_to_be_that_server(void **state)
+{
+	(void)state;
+	the_first_stays(12, 0, true, 4);
 }
 
 static unsigned lines_of(const char *path)
@@ -330,6 +320,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(of_one_server_s_connections_few_are_kept_and_not_the_silent_ones),
 		TEST(of_many_servers_connections_so_many_are_kept_and_not_the_silent_ones),
+		TEST(who_has_spoken_is_not_driven_out_by_who_only_says_to_be_that_server),
 		TEST(connections_without_tls_notice_that_the_other_machine_is_gone),
 		TEST(strangers_fill_no_log),
 		TEST(who_knocks_while_no_descriptor_is_left_does_not_keep_the_loop_busy),

@@ -603,29 +603,18 @@ static int dht_removexattr(struct request *rq, struct xlator *x, const struct re
 	return is_ours(in->name) ? -ENODATA : dht_any(rq, x, FOP_removexattr, in, out);
 }
 
-static void hide_ours(struct blob *names)
+static bool is_not_ours(const void *arg, const char *name)
 {
-	char *at = names->bytes, *to = at, *end = at ? at + names->size : at;
-
-	while (at < end) {
-		size_t size = strnlen(at, (size_t)(end - at)) + 1;
-
-		size = size > (size_t)(end - at) ? (size_t)(end - at) : size;
-		if (size < sizeof(DHT_XATTR) || !is_ours(at)) {
-			memmove(to, at, size);
-			to += size;
-		}
-		at += size;
-	}
-	names->size = (uint32_t)(to - (char *)names->bytes);
+	(void)arg;
+	return !is_ours(name);
 }
 
 static int dht_listxattr(struct request *rq, struct xlator *x, const struct listxattr_in *in, struct listxattr_out *out)
 {
 	int err = dht_any(rq, x, FOP_listxattr, in, out);
 
-	if (!err && out->names.bytes)
-		hide_ours(&out->names);
+	if (!err)
+		blob_keep_names(&out->names, is_not_ours, NULL);
 	return err;
 }
 

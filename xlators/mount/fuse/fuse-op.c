@@ -387,20 +387,9 @@ int serve_getxattr(struct ask *a)
 	return err;
 }
 
-/* The names are strings, each ended by a 0. */
-static void leave_out_refused(const struct ask *a, struct blob *names)
+static bool is_shown(const void *arg, const char *name)
 {
-	char *at = (char *)names->bytes, *kept = at, *end = at + names->size;
-	while (at < end) {
-		size_t size = strnlen(at, (size_t)(end - at)) + 1;
-		size = size < (size_t)(end - at) ? size : (size_t)(end - at);
-		if (at[size - 1] || !xattr_check(a, at)) {
-			memmove(kept, at, size);
-			kept += size;
-		}
-		at += size;
-	}
-	names->size = (uint32_t)(kept - (char *)names->bytes);
+	return !xattr_check(arg, name);
 }
 
 int serve_listxattr(struct ask *a)
@@ -409,7 +398,7 @@ int serve_listxattr(struct ask *a)
 	struct listxattr_out out = { 0 };
 	int err = listxattr_on(&a->rq, ask_child(a), &in, &out);
 	if (!err && !ask_options(a)->acl)
-		leave_out_refused(a, &out.names);
+		blob_keep_names(&out.names, is_shown, a);
 	if (!err)
 		err = reply_value(a, &out.names);
 	fop_out_clear(FOP_listxattr, &out);
