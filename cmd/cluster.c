@@ -476,70 +476,6 @@ static void stop_watcher(void)
 
 /* ---- start and stop ---- */
 
-static char *host_name(void)
-{
-	char name[256] = "";
-
-	gethostname(name, sizeof name - 1);
-	name[strcspn(name, ".")] = '\0';
-	return path_format("%s", *name ? name : "server");
-}
-
-/* A store that was one server's is not shared by itself, nor the other way round. */
-static int check_kind(const char *alone, const char *shared, bool peers, struct problem *p)
-{
-	if (peers && !access(alone, F_OK))
-		return problem_set(
-			p, EEXIST,
-			"%s is the store of one server, which can't become a shared one in this version: leave --cluster "
-			"out, or name another --state",
-			alone);
-	if (!peers && !access(shared, F_OK))
-		return problem_set(p, EEXIST, "%s is a store that servers share: give this server's --cluster ADDRESS:PORT",
-				   shared);
-	return 0;
-}
-
-/* The store knows its server, and specifications their bricks, by this name. */
-static int check_name(struct problem *p)
-{
-	cleanup_path char *path = path_format("%s/name", cluster.state), *text = path_format("%s\n", cluster.name);
-	char found[512] = "";
-	FILE *file = fopen(path, "re");
-	bool read;
-
-	if (!file && errno != ENOENT)
-		return problem_set(p, errno, "can't read %s: %m", path);
-	if (!file)
-		return path_write(path, text, strlen(text), p);
-	read = fgets(found, sizeof found, file);
-	fclose(file);
-	found[strcspn(found, "\n")] = '\0';
-	if (read && !strcmp(found, cluster.name))
-		return 0;
-	return problem_set(
-		p, EINVAL,
-		"%s is the state of server '%s', and this one is called '%s' (has the host's name changed?): start it with "
-		"--name %s",
-		cluster.state, found, cluster.name, found);
-}
-
-static int open_store(const struct cluster_config *c, struct problem *p)
-{
-	cleanup_path char *alone = path_format("%s/store", cluster.state), *shared = path_format("%s/raft", cluster.state);
-	int err;
-
-	path_make_parents(alone);
-	chmod(cluster.state, 0700);
-	err = check_kind(alone, shared, c->peers != NULL, p);
-	if (!err)
-		err = check_name(p);
-	if (err)
-		return err;
-	return c->peers ? store_open_shared(shared, cluster.name, c->peers, c->join, c->tls, &cluster.store, p)
-			: store_open(alone, &cluster.store, p);
-}
-
 /* A shared store knows what is committed when somebody leads; who can't find others goes on waiting in the background. What was known before is not gone back to: a tenant's
  * files would be nobody's, and be charged to nobody, by a specification that is older than that tenant. */
 static void await_others(void)
@@ -555,9 +491,9 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	int err;
 
 	cluster.state = path_absolute(c->state);
-	cluster.name = c->name ? path_format("%s", c->name) : host_name();
+	cluster.name = c->name ? path_format("%s", c->name) : cluster_host_name();
 	cluster.peers = c->peers;
-	err = open_store(c, p);
+	err = cluster_open_store(c, cluster.state, cluster.name, &cluster.store, p);
 	if (err)
 		return err;
 	cluster_register_set(&views);
@@ -573,12 +509,25 @@ int cluster_start(const struct cluster_config *c, struct problem *p)
 	return err ? err : movers_start(p);
 }
 
+static void stop_coordinators(void)
+{
+	for (size_t i = 0; i < cluster.volumes; i++)
+		for (size_t k = 0; k < cluster.volume[i].units; k++)
+			if (cluster.volume[i].unit[k].kind == VOLGEN_COORDINATOR)
+				unit_stop(&cluster.volume[i].unit[k]);
+}
+
 void cluster_stop(void)
 {
 	stop_watcher();
 	allotments_stop();
 	movers_stop(); /* while its bricks are there */
 	cluster_http_stop();
+	if (cluster.store)
+		cluster_leave();
+	stop_coordinators();
+	if (cluster.store)
+		store_hand_over(cluster.store); /* who decides next finds its members as they were left */
 	for (size_t i = 0; i < cluster.volumes; i++)
 		volume_free(&cluster.volume[i]);
 	free(cluster.volume);

@@ -64,6 +64,12 @@ void cluster_status(FILE *); /* as JSON */
 json_t *cluster_set_status(const char *volume, size_t set);
 json_t *cluster_certificates(void); /* certificates_find() of all that this server uses */
 
+/* cluster-open.c */
+char *cluster_host_name(void); /* what a server is called that was given no name; malloc'ed */
+int cluster_open_store(const struct cluster_config *, const char *state, const char *name, struct store **, struct problem *);
+
+void cluster_leave(void); /* cluster-leave.c: before the first graph is stopped for good, while all are reached */
+
 /* cluster-servers.c */
 bool cluster_has_server(const char *name);
 char **cluster_servers(void);		    /* their names: see store_keys() */

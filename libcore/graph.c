@@ -260,6 +260,16 @@ static void stop_xlator(struct xlator *x)
 	x->started = false;
 }
 
+bool graph_retire(struct graph *g)
+{
+	bool done = true;
+
+	for (size_t i = g->count; i-- > 0;)
+		if (!g->borrowed[i] && g->xlator[i]->started && g->xlator[i]->type->retire)
+			done &= g->xlator[i]->type->retire(g->xlator[i]);
+	return done;
+}
+
 void graph_stop(struct graph *g)
 {
 	for (size_t i = g->count; i-- > 0;)

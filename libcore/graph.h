@@ -46,6 +46,8 @@ struct graph {
 int graph_create(const struct volfile *, struct inode_table *inodes, struct graph *old, struct graph **, struct problem *);
 /* Starts from the leaves up. On failure everything started is stopped again. */
 int graph_start(struct graph *, struct problem *);
+/* Tells all translators that the process is going to end. True: none has anything left to wait for; until then call it again. */
+bool graph_retire(struct graph *);
 void graph_stop(struct graph *);    /* from the top down */
 void graph_destroy(struct graph *); /* stopped, and no request uses it */
 /* Replaces *active by a graph made from the volfile, while requests run: creates and starts the new one, waits until the old

@@ -87,6 +87,9 @@ struct xlator_type {
 	int (*claim)(struct xlator *, struct problem *);
 	/* The graph below is ready; may connect, listen, mount. In a task or on a plain thread. */
 	int (*start)(struct xlator *, struct problem *);
+	/* The process is going to end, in good order: tells others who count on it, so that they need not find out. Called again and again, for some seconds
+	 * at most, until it returns true: nothing is left to wait for. Never waits; what is asked of it is served as before. */
+	bool (*retire)(struct xlator *);
 	void (*stop)(
 		struct xlator
 			*); /* undoes claim and start, even if only the first was done: no new upward events after it returns */

@@ -10,8 +10,9 @@ struct problem;
 struct log_type {
 	int (*commit)(struct store *, const struct store_change *, size_t count);
 	void (*close)(struct store *);
-	bool (*leads)(struct store *);	  /* NULL: always */
-	bool (*replayed)(struct store *); /* NULL: always */
+	bool (*leads)(struct store *);	   /* NULL: always */
+	bool (*replayed)(struct store *);  /* NULL: always */
+	void (*hand_over)(struct store *); /* NULL: there is nobody to take it */
 	/* NULL: it has one member, for ever */
 	int (*add)(struct store *, const char *name, const char *address, struct problem *);
 	int (*remove)(struct store *, const char *name, struct problem *);

@@ -11,7 +11,7 @@
 #include "log.h"
 #include "raft-shared.h"
 
-enum { WAIT_S = 15, JOIN_WAIT_S = 60, CONNECT_S = 3 };
+enum { WAIT_S = 15, JOIN_WAIT_S = 60, CONNECT_S = 3, HAND_OVER_S = 2 };
 
 struct job {
 	struct shared *log;
@@ -20,6 +20,7 @@ struct job {
 	union {
 		struct raft_apply apply;
 		struct raft_change change;
+		struct raft_transfer transfer;
 	} request;
 	struct raft_buffer text; /* until libraft takes it */
 	raft_id id;
@@ -199,6 +200,37 @@ static bool may_change_members(struct job *j)
 		return true;
 	started(j, RAFT_NOTLEADER);
 	return false;
+}
+
+static void transfer_done(struct raft_transfer *transfer)
+{
+	finish(transfer->data, 0);
+}
+
+/* Libraft would choose one that is down, if that has all entries. */
+static void hand_over_start(struct job *j)
+{
+	raft_id heir = shared_heir(j->log);
+	int status = heir ? 0 : RAFT_NOTFOUND;
+
+	j->request.transfer.data = j;
+	if (!status)
+		status = raft_transfer(&j->log->raft, &j->request.transfer, heir, transfer_done);
+	started(j, status);
+}
+
+void shared_hand_over(struct store *s)
+{
+	struct shared *l = s->log;
+	bool led = shared_leads(s);
+	struct job *j;
+
+	pthread_mutex_lock(&l->lock);
+	l->retired = true;
+	pthread_mutex_unlock(&l->lock);
+	j = led ? job_create(l, hand_over_start) : NULL;
+	if (j && job_run(j, HAND_OVER_S))
+		log_info(NULL, NULL, "no other server has taken the lead of the cluster yet");
 }
 
 static void add_start(struct job *j)

@@ -125,7 +125,7 @@ bool shared_leads(struct store *s)
 	bool yes;
 
 	pthread_mutex_lock(&l->lock);
-	yes = l->leads && !l->unproved && is_fresh(l);
+	yes = l->leads && !l->unproved && !l->retired && is_fresh(l);
 	pthread_mutex_unlock(&l->lock);
 	return yes;
 }
@@ -194,6 +194,25 @@ void shared_tick(uv_timer_t *timer)
 	if (shared_leads(l->store))
 		cluster_propose(l);
 	shared_note_members(l);
+}
+
+/* Of those that vote and were heard just now, who has the most. */
+raft_id shared_heir(struct shared *l)
+{
+	const struct raft_configuration *c = &l->raft.configuration;
+	raft_index most = 0;
+	raft_id heir = 0;
+
+	for (size_t i = 0; raft_state(&l->raft) == RAFT_LEADER && i < l->members && i < c->n; i++) {
+		raft_index has = l->raft.leader_state.progress[i].match_index;
+		bool hears = l->heard[i].id == c->servers[i].id && l->heard[i].ns + STALE_MS * 1000000ull > now_ns();
+
+		if (c->servers[i].id == l->id || c->servers[i].role != RAFT_VOTER || !hears || has < most)
+			continue;
+		heir = c->servers[i].id;
+		most = has;
+	}
+	return heir;
 }
 
 size_t shared_members(struct store *s, struct store_member *member, size_t max)

@@ -67,6 +67,7 @@ struct shared {
 	pthread_cond_t progress;
 	struct job *first, **last;
 	bool closing, leads, replayed;
+	bool retired;	    /* it is going to end, and does not lead any more, whatever libraft thinks */
 	bool unproved;	    /* it stood still: whether it leads is asked anew */
 	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
 	struct store_member member[MEMBERS];
@@ -85,6 +86,7 @@ void machine_bound_log(struct shared *, size_t bytes); /* an entry has so many *
 int shared_commit(struct store *, const struct store_change *, size_t count);
 int shared_add(struct store *, const char *name, const char *address, struct problem *);
 int shared_remove(struct store *, const char *name, struct problem *);
+void shared_hand_over(struct store *);
 int shared_check_address(const char *address, struct problem *);
 void shared_start_jobs(struct shared *); /* on the loop: those that were queued */
 
@@ -97,6 +99,7 @@ bool shared_is_broken(
 /* What follows on the loop only. */
 void shared_note_members(struct shared *);
 void shared_note_applied(struct shared *);
+raft_id shared_heir(struct shared *); /* who is to lead after this one; 0: nobody is there */
 void shared_tick(uv_timer_t *);
 
 /* ---- raft-cluster.c: which cluster it is. On the loop, or before it runs. ---- */

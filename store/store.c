@@ -146,6 +146,12 @@ bool store_leads(struct store *s)
 	return !s->type->leads || s->type->leads(s);
 }
 
+void store_hand_over(struct store *s)
+{
+	if (s->type->hand_over)
+		s->type->hand_over(s);
+}
+
 /* ---- members ---- */
 
 static int alone(struct problem *p)

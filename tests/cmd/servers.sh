@@ -150,6 +150,24 @@ wait_until 60 in_view "$leader" "['in', 'in', 'in']" || fail "the set is not who
 cmp r0/file r1/file && cmp r0/file r2/file || fail "the replicas differ"
 umount "$SET"
 
+# ---- who is told to end leaves the set before that, and one who leads has the view made without its own brick, and hands over ----
+whole() { leads "$1" && in_view "$1" "['in', 'in', 'in']"; }
+[ "$leader" = alpha ] && other=beta || other=alpha
+for name in "$other" "$leader"; do
+	wait_until 90 whole "$leader" || fail "the set is not whole: $(on "$leader" status)"
+	views=$(grep -c 'it is going to end' "$leader.log" || true)
+	stop_process "${PID[$name]}" "$name"
+	[ "$(grep -c 'it is going to end' "$leader.log")" -gt "$views" ] || fail "$name has ended, and no view was made without it before: $(tail -n 20 "$leader.log")"
+	[ "$name" = "$leader" ] || start_server "$name"
+done
+grep -q 'no other server has taken the lead' "$leader.log" && fail "$leader has found nobody to hand over to"
+next_leads() { [ "$leader" != alpha ] && leads alpha || { [ "$leader" != beta ] && leads beta; } || { [ "$leader" != gamma ] && leads gamma; }; }
+wait_until 20 next_leads || fail "nobody leads after $leader has handed over"
+old=$leader
+for name in alpha beta gamma; do [ "$name" = "$old" ] || ! leads $name || leader=$name; done
+start_server "$old"
+wait_until 90 whole "$leader" || fail "the set is not whole: $(on "$leader" status)"
+
 # ---- a brick goes to another server: the command returns when that serves it ----
 on "$leader" brick replace set brick1 alpha:"$SCRATCH/r9" >out 2>err || fail "replaced, but: $(cat out err)"
 [ "$(on "$leader" status --json | json '[v["set"]["members"][1]["answers"] for v in d["volumes"] if v["name"] == "set"]')" = "[True]" ] || fail "not in service yet: $(on "$leader" status)"

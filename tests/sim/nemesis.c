@@ -28,6 +28,7 @@ enum fault {
 	FAULT_REBALANCER,
 	FAULT_CUT_MOVE,
 	FAULT_LOSES,
+	FAULT_ENDS,
 	FAULTS
 };
 static const struct {
@@ -62,6 +63,7 @@ static const struct {
 	[FAULT_REBALANCER] = { "rebalancer crash", 60, .spread = true },
 	[FAULT_CUT_MOVE] = { "power cut in a move", 0, true, true, .spread = true },
 	[FAULT_LOSES] = { "lost writes", 25, true },
+	[FAULT_ENDS] = { "end in good order", 0, true },
 };
 enum { CUTS_MAX = 64 };
 static struct {
@@ -372,6 +374,29 @@ static void in_turn(struct node *first)
 		node_start(second);
 }
 
+/* As stratusd does when it is told to end; in some cases it is killed before it is done. */
+static void end_in_order(struct node *brick)
+{
+	enum { LEAVE_MS = 3000, KILLED_MS = 400 };
+	struct node *coordinator = pick(2) ? node_coordinator(subvolume_of(brick->number)) : NULL;
+	uint64_t until = sim_now() + (pick(3) ? LEAVE_MS : pick(KILLED_MS)) * MS;
+	unsigned in_a_row = 0;
+
+	while (brick->shard && in_a_row < 2 && sim_now() < until) {
+		node_retire(brick);
+		if (coordinator)
+			node_retire(coordinator);
+		last_ms(1, 20);
+		in_a_row = brick->retired && (!coordinator || coordinator->retired) ? in_a_row + 1 : 0;
+	}
+	if (coordinator)
+		node_crash(coordinator, false);
+	node_crash(brick, false);
+	if (coordinator)
+		come_back(coordinator);
+	come_back(brick);
+}
+
 static void bad_disk(enum fault f, struct node *n)
 {
 	struct disk_faults *d = disk_faults(disk_of(n->number));
@@ -486,6 +511,9 @@ static void fault_do(enum fault f, struct node *brick)
 		last_ms(1, pick(2) ? 30 : 3000); /* mostly before others have ended what it had begun */
 		if (!node_rebalancer()->shard)
 			node_start(node_rebalancer());
+		break;
+	case FAULT_ENDS:
+		end_in_order(brick);
 		break;
 	case FAULT_IN_TURN:
 		in_turn(brick);

@@ -44,6 +44,7 @@ struct node {
 	unsigned life, boot; /* boot: how often it lost its power */
 	uint64_t start_ns;
 	bool powered, ready; /* ready: its graph has started */
+	bool retired;	     /* see node_retire() */
 	struct graph *graph;
 	struct server *server; /* brick: what its sim/server has */
 	int64_t mono_skew, wall_skew, drift_ppm;
@@ -211,6 +212,9 @@ extern struct plan plan;
 extern bool kernel_asks; /* no name is believed: in the end each is looked up, so that whoever left a mark there is met */
 void world_run(const char *directory); /* a whole run; sim_failure() tells */
 int node_start(struct node *);
+void node_retire(
+	struct
+	node *); /* it is told that it is going to end; `retired` says in a moment whether there is nothing left to wait for */
 void node_crash(struct node *, bool power);
 void node_wipe(struct node *); /* a brick's disk is replaced by an empty one, and what it keeps beside it goes, too */
 struct node *node_brick(unsigned), *node_client(unsigned), *node_coordinator(unsigned subvolume);

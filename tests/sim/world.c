@@ -186,6 +186,19 @@ int node_start(struct node *n)
 	return task_spawn(n->shard, start_run, n);
 }
 
+static void retire_run(void *arg)
+{
+	struct node *n = arg;
+
+	n->retired = n->ready && graph_retire(n->graph);
+}
+
+void node_retire(struct node *n)
+{
+	if (n->shard)
+		task_spawn(n->shard, retire_run, n);
+}
+
 static char *state_directory(const struct node *n, char path[160])
 {
 	snprintf(path, 160, "%s/%s", run_directory, n->name);
@@ -212,7 +225,7 @@ void node_crash(struct node *n, bool power)
 	trace("%s %s", n->name, power ? "loses its power" : "is killed");
 	if (n->kind == NODE_CLIENT)
 		work_client_died(n);
-	n->ready = false;
+	n->ready = n->retired = false;
 	n->server = NULL;
 	n->crash_points = 0;
 	n->crash_in_change = n->crash_in_away = false;

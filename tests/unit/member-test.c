@@ -114,6 +114,8 @@ int tell(enum replica_verb verb, uint64_t epoch, struct pack *more, struct blob 
 	return err;
 }
 
+static bool needed; /* as leases say */
+
 int lease(struct lease_reply *r)
 {
 	struct lease_call c = { .epoch = view.epoch,
@@ -123,7 +125,8 @@ int lease(struct lease_reply *r)
 				.prune = prune,
 				.writable = !unwritable,
 				.unproven = unproven,
-				.changes_wait = changes_wait };
+				.changes_wait = changes_wait,
+				.needed = needed };
 	struct blob answer = { 0 };
 	struct pack p = { 0 };
 	struct unpack u;
@@ -669,6 +672,69 @@ static void a_member_tells_what_was_sent_once_more(void **state)
 	on(ON_MEMORY, repeated_);
 }
 
+/* ---- an end in good order ---- */
+
+static bool retires(void)
+{
+	return tree.at->type->retire(tree.at);
+}
+
+/* The coordinator has it step down: with no lease for the view. */
+static int step_down(void)
+{
+	struct lease_call c = { .epoch = view.epoch };
+	struct pack p = { 0 };
+
+	pack_lease_call(&p, &c);
+	return tell(REPLICA_LEASE, view.epoch, &p, NULL);
+}
+
+static void ends_(void *arg)
+{
+	cleanup_file struct file *file = NULL;
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(retires(), true); /* it is in no view */
+	CHECK_INT(reopen(), 0);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.leaving, 0);
+	CHECK_INT(retires(), false);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(r.leaving, 1);
+	CHECK_INT(put(++sequence, file), 0); /* it serves as before */
+	CHECK_INT(retires(), false);
+	CHECK_INT(step_down(), 0);
+	CHECK_INT(retires(), true);
+}
+
+static void who_ends_in_good_order_says_so_and_serves_until_the_view_is_without_it(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, ends_);
+}
+
+static void needed_(void *arg)
+{
+	struct lease_reply r;
+
+	(void)arg;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(retires(), false);
+	needed = true;
+	CHECK_INT(lease(&r), 0);
+	needed = false;
+	CHECK_INT(retires(), true);
+}
+
+static void who_ends_and_can_not_be_spared_waits_for_nothing(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, needed_);
+}
+
 /* The secret alone does not do where certificates say who somebody is. */
 static void certified_(void *arg)
 {
@@ -719,6 +785,8 @@ int main(void)
 		cmocka_unit_test(what_came_by_a_stale_file_is_done_by_another),
 		cmocka_unit_test(who_may_differ_from_the_first_is_not_read),
 		cmocka_unit_test(a_member_tells_what_was_sent_once_more),
+		cmocka_unit_test(who_ends_in_good_order_says_so_and_serves_until_the_view_is_without_it),
+		cmocka_unit_test(who_ends_and_can_not_be_spared_waits_for_nothing),
 		cmocka_unit_test(with_certificates_only_servers_coordinate),
 	};
 

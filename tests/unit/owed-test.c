@@ -40,6 +40,12 @@ void decide(struct coordinator *me)
 	turn(++turns);
 }
 
+bool decided(struct coordinator *me)
+{
+	(void)me;
+	return true;
+}
+
 uint64_t register_handover_ns(void)
 {
 	return 0;

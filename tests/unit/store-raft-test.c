@@ -94,6 +94,49 @@ static void when_the_leader_goes_another_one_leads(void **state)
 	reaches_all(2, "two"); /* who comes back catches up */
 }
 
+static int former; /* who has led */
+
+static bool another_leads(void)
+{
+	return leader() >= 0 && leader() != former;
+}
+
+/* Nothing is wrong with the first, so nobody else is elected but by its will. */
+static void who_hands_over_does_not_lead_any_more_and_another_one_does(void **state)
+{
+	(void)state;
+	begin_three();
+	assert_true(eventually(somebody_leads));
+	former = leader();
+	assert_int_equal(commit(former, 0, "one"), 0);
+	store_hand_over(server[former].store);
+	assert_false(store_leads(server[former].store));
+	assert_true(eventually(another_leads));
+	assert_int_equal(commit(leader(), 1, "two"), 0);
+	store_hand_over(server[(former + 1) % SERVERS == leader() ? (former + 2) % SERVERS : (former + 1) % SERVERS].store);
+	assert_true(another_leads()); /* who did not lead had nothing to hand over */
+	close_server(former);
+	reaches_all(2, "two");
+}
+
+/* It would wait for nobody. */
+static void who_has_nobody_to_hand_over_to_just_ends(void **state)
+{
+	(void)state;
+	begin_three();
+	assert_true(eventually(somebody_leads));
+	former = leader();
+	for (int i = 0; i < SERVERS; i++)
+		if (i != former)
+			close_server(i);
+	store_hand_over(server[former].store);
+	assert_false(store_leads(server[former].store));
+	close_server(former);
+	for (int i = 0; i < SERVERS; i++)
+		open_server(i, true);
+	assert_true(eventually(somebody_leads));
+}
+
 static bool nobody_leads(void)
 {
 	return leader() < 0;
@@ -260,6 +303,8 @@ int main(void)
 		TEST(one_server_alone_leads_and_keeps_what_it_committed),
 		TEST(what_is_committed_reaches_all_and_only_the_leader_commits),
 		TEST(when_the_leader_goes_another_one_leads),
+		TEST(who_hands_over_does_not_lead_any_more_and_another_one_does),
+		TEST(who_has_nobody_to_hand_over_to_just_ends),
 		TEST(without_a_majority_nothing_is_committed),
 		TEST(a_server_that_was_long_away_catches_up_by_snapshot),
 		TEST(who_starts_again_says_when_it_knows_what_it_knew),
@@ -270,6 +315,7 @@ int main(void)
 		SECURE(one_server_alone_leads_and_keeps_what_it_committed),
 		SECURE(what_is_committed_reaches_all_and_only_the_leader_commits),
 		SECURE(when_the_leader_goes_another_one_leads),
+		SECURE(who_hands_over_does_not_lead_any_more_and_another_one_does),
 		SECURE(a_server_that_was_long_away_catches_up_by_snapshot),
 		SECURE(documents_as_large_as_can_be_reach_all),
 		SECURE(a_store_that_can_not_start_leaves_nothing_open),

@@ -255,6 +255,7 @@ void pack_lease_call(struct pack *p, const struct lease_call *c)
 	pack_u8(p, c->writable);
 	pack_u8(p, c->unproven);
 	pack_u8(p, c->changes_wait);
+	pack_u8(p, c->needed);
 }
 
 void unpack_lease_call(struct unpack *u, struct lease_call *c)
@@ -267,6 +268,7 @@ void unpack_lease_call(struct unpack *u, struct lease_call *c)
 	c->writable = unpack_u8(u);
 	c->unproven = unpack_more(u) && unpack_u8(u); /* a coordinator from before that does not say it */
 	c->changes_wait = unpack_more(u) && unpack_u8(u);
+	c->needed = unpack_more(u) && unpack_u8(u);
 }
 
 void pack_lease_reply(struct pack *p, const struct lease_reply *r)
@@ -300,6 +302,7 @@ void pack_lease_reply(struct pack *p, const struct lease_reply *r)
 	pack_u32(p, r->departing);
 	pack_u64(p, r->unnamed);
 	pack_u32(p, r->unsynced);
+	pack_u32(p, r->leaving);
 }
 
 void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
@@ -337,6 +340,7 @@ void unpack_lease_reply(struct unpack *u, struct lease_reply *r)
 	r->departing = unpack_more(u) ? unpack_u32(u) : 0;
 	r->unnamed = unpack_more(u) ? unpack_u64(u) : UINT64_MAX;
 	r->unsynced = unpack_more(u) ? unpack_u32(u) : 0;
+	r->leaving = unpack_more(u) ? unpack_u32(u) : 0;
 }
 
 void pack_note(struct pack *p, const struct note *n)

@@ -118,7 +118,15 @@ extern const struct gfid gfid_tenants;
 
 /* ---- the extension REPLICA of a change (rpc/extension.def) ---- */
 enum { REPLICA_EXTENSION = 4, REPLICA_EXTENSION_VERSION = 2 };
-enum { REPLICA_HEAL = 1, REPLICA_READ = 2, REPLICA_ASK = 4, REPLICA_DOUBT = 8, REPLICA_DECIDED = 16, REPLICA_OWN = 32, REPLICA_ROOM = 64 };
+enum {
+	REPLICA_HEAL = 1,
+	REPLICA_READ = 2,
+	REPLICA_ASK = 4,
+	REPLICA_DOUBT = 8,
+	REPLICA_DECIDED = 16,
+	REPLICA_OWN = 32,
+	REPLICA_ROOM = 64
+};
 struct replica_stamp {
 	uint64_t epoch;
 	uint64_t sequence; /* of the change in its session; 0 for reads and heals */
@@ -230,6 +238,7 @@ struct lease_call {
 	bool writable;
 	bool unproven; /* it may differ from the first where nobody knows, until a scrub that is owed ends: it serves no reads */
 	bool changes_wait; /* it is not writable only until a recovery has ended */
+	bool needed;	   /* it has said that it is going to end, and the set can't do without it */
 };
 void pack_lease_call(struct pack *, const struct lease_call *);
 void unpack_lease_call(struct unpack *, struct lease_call *);
@@ -260,6 +269,7 @@ struct lease_reply {
 	/* After a power cut its list may lack directories whose names changed in generations up to this; UINT64_MAX: in any, as where it does not tell. */
 	uint64_t unnamed;
 	uint32_t unsynced; /* its disk did not keep what was acknowledged. Nor this */
+	uint32_t leaving;  /* its process is going to end: the set goes on without it, if it can. Nor this */
 };
 void pack_lease_reply(struct pack *, const struct lease_reply *);
 void unpack_lease_reply(struct unpack *, struct lease_reply *);

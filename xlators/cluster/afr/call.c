@@ -433,15 +433,30 @@ static void wait_patiently(struct fan *f)
 	task_shield(false);
 }
 
-static void wait_all(struct fan *f, bool view_counts)
+/* A member has said that its view is another one by now, so whoever is silent may have left that. */
+static bool view_has_changed(const struct fan *f)
 {
-	unsigned view = ~0u;
+	for (int i = 0; i < f->a->members; i++)
+		if (f->branch[i].result.asked && f->branch[i].result.done && f->branch[i].result.answered == -EVIEW)
+			return true;
+	return false;
+}
+
+static void wait_all(struct fan *f)
+{
+	unsigned view = ~0u, looks = 0;
 
 	task_shield(true);
 	pthread_mutex_lock(&f->lock);
 	while (waits_for_any(f, view)) {
-		if (task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS) == -ETIMEDOUT && view_counts)
-			view = view_now(f->a);
+		bool changed = view_has_changed(f);
+
+		if ((!changed || looks) && task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS) != -ETIMEDOUT)
+			continue;
+		looks += changed;
+		pthread_mutex_unlock(&f->lock);
+		view = changed ? view_fetched(f->a, true) : view_now(f->a);
+		pthread_mutex_lock(&f->lock);
 	}
 	give_up_rest(f);
 	pthread_mutex_unlock(&f->lock);
@@ -473,7 +488,7 @@ struct fan *fan_call(struct afr *a, struct request *rq, unsigned mask, enum fop 
 	if (fop_info[fop].flags & FOP_WAITS)
 		wait_patiently(f);
 	else
-		wait_all(f, true);
+		wait_all(f);
 	return f;
 }
 
@@ -489,7 +504,7 @@ void fan_again(struct fan *f, struct request *rq, unsigned mask, const struct re
 		b->result = (struct member_result){ 0 };
 		start_branch(f, rq, i, stamp);
 	}
-	wait_all(f, true);
+	wait_all(f);
 }
 
 struct member_result *fan_result(struct fan *f, int member)

@@ -6,7 +6,7 @@ enum { FETCH_NS = 1000000000, PAUSE_MIN_MS = 5, PAUSE_MAX_MS = 100 };
 
 /* ---- tasks ---- */
 
-int afr_spawn(struct afr *a, task_fn *fn, void *arg)
+static int spawn_on(struct afr *a, struct shard *shard, task_fn *fn, void *arg)
 {
 	bool stopping;
 	int err;
@@ -17,10 +17,21 @@ int afr_spawn(struct afr *a, task_fn *fn, void *arg)
 	pthread_mutex_unlock(&a->lock);
 	if (stopping)
 		return -ECANCELED;
-	err = task_spawn(NULL, fn, arg);
+	err = task_spawn(shard, fn, arg);
 	if (err)
 		afr_task_ends(a);
 	return err;
+}
+
+int afr_spawn(struct afr *a, task_fn *fn, void *arg)
+{
+	return spawn_on(a, NULL, fn, arg);
+}
+
+/* On the caller's shard. */
+static int spawn_here(struct afr *a, task_fn *fn, void *arg)
+{
+	return spawn_on(a, task_shard(task_self()), fn, arg);
 }
 
 int afr_spawn_single(struct afr *a, bool *running, task_fn *fn)
@@ -174,18 +185,31 @@ void afr_detach(struct afr *a)
 
 /* ---- fetching ---- */
 
-struct fetch {
+struct fetch { /* of who asks, and of those tasks that have no answer yet: he may not wait for all of them */
 	struct afr *a;
 	pthread_mutex_t lock;
 	struct task_cond done;
-	unsigned left;
+	unsigned asked, references; /* asked: a mask of those who have not answered */
 	struct view best;
 	bool found;
+	struct fetch_one {
+		struct fetch *f;
+		int child;
+	} one[REPLICAS_MAX];
 };
-struct fetch_one {
-	struct fetch *f;
-	int child;
-};
+
+static void fetch_release(struct fetch *f)
+{
+	bool last;
+
+	pthread_mutex_lock(&f->lock);
+	last = !--f->references;
+	pthread_mutex_unlock(&f->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+}
 
 static void consider(struct fetch *f, const struct reply_view *r)
 {
@@ -199,59 +223,69 @@ static void fetch_one(void *arg)
 {
 	struct fetch_one *one = arg;
 	struct fetch *f = one->f;
+	struct afr *a = f->a;
 	struct blob answer = { 0 };
 	struct pack id = { 0 };
 	struct reply_view r;
 	struct unpack u;
 	int err;
 
-	pack_bytes(&id, f->a->session, sizeof(f->a->session));
-	err = afr_verb(f->a, one->child, REPLICA_ATTACH, NULL, &id, clock_ns() + FETCH_NS, &answer);
+	pack_bytes(&id, a->session, sizeof(a->session));
+	err = afr_verb(a, one->child, REPLICA_ATTACH, NULL, &id, clock_ns() + FETCH_NS, &answer);
 	u = unpack_blob(&answer);
 	if (!err)
 		unpack_reply_view(&u, &r);
 	err = err ? err : u.failed ? -EBADMSG : 0;
-	if (!err && r.view.tenant && !root_agrees(f->a, one->child)) {
-		afr_child_changed(f->a->x, one->child, false);
+	if (!err && r.view.tenant && !root_agrees(a, one->child)) {
+		afr_child_changed(a->x, one->child, false);
 		err = -EXDEV;
 	}
 	pthread_mutex_lock(&f->lock);
 	if (!err)
 		consider(f, &r);
-	f->left--;
+	f->asked &= ~(1u << one->child);
 	task_cond_broadcast(&f->done);
 	pthread_mutex_unlock(&f->lock);
 	free(answer.bytes);
+	fetch_release(f);
+	afr_task_ends(a);
+}
+
+/* Whom the view is without is not waited for: he may be gone, or silent. */
+static bool is_enough(const struct fetch *f)
+{
+	return !f->asked || (f->found && !(f->asked & view_mask(&f->best, MEMBER_BACK)));
 }
 
 /* Attaches to every member that is connected; the newest view that one of them serves. */
 static bool fetch(struct afr *a, struct view *v)
 {
-	struct fetch f = { .a = a, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct fetch *f = calloc(1, sizeof(*f));
 	unsigned up = atomic_load(&a->up);
-	struct fetch_one one[REPLICAS_MAX];
+	bool found;
 
+	if (!f)
+		return false;
+	*f = (struct fetch){ .a = a, .lock = PTHREAD_MUTEX_INITIALIZER, .references = 1 };
 	task_shield(true);
+	pthread_mutex_lock(&f->lock);
 	for (int i = 0; i < a->members; i++) {
 		if (!(up >> i & 1))
 			continue;
-		one[i] = (struct fetch_one){ &f, i };
-		pthread_mutex_lock(&f.lock);
-		f.left++;
-		pthread_mutex_unlock(&f.lock);
-		if (task_spawn(task_shard(task_self()), fetch_one, &one[i])) {
-			pthread_mutex_lock(&f.lock);
-			f.left--;
-			pthread_mutex_unlock(&f.lock);
-		}
+		f->one[i] = (struct fetch_one){ f, i };
+		if (spawn_here(a, fetch_one, &f->one[i]))
+			continue;
+		f->asked |= 1u << i;
+		f->references++;
 	}
-	pthread_mutex_lock(&f.lock);
-	while (f.left)
-		task_cond_wait(&f.done, &f.lock, NO_DEADLINE);
-	pthread_mutex_unlock(&f.lock);
+	while (!is_enough(f))
+		task_cond_wait(&f->done, &f->lock, NO_DEADLINE);
+	*v = f->best;
+	found = f->found;
+	pthread_mutex_unlock(&f->lock);
 	task_shield(false);
-	*v = f.best;
-	return f.found;
+	fetch_release(f);
+	return found;
 }
 
 bool afr_stops(struct afr *a)

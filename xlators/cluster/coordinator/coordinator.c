@@ -256,6 +256,11 @@ static int coordinator_start(struct xlator *x, struct problem *p)
 	return err ? problem_set(p, -err, "can't start the coordinator: %s", strerror(-err)) : 0;
 }
 
+static bool coordinator_retire(struct xlator *x)
+{
+	return decided(x->private);
+}
+
 static void wait_for_tasks(void *arg)
 {
 	struct coordinator *c = arg;
@@ -333,6 +338,7 @@ const struct xlator_type xlator_type = {
 	.max_children = REPLICAS_MAX,
 	.init = coordinator_init,
 	.start = coordinator_start,
+	.retire = coordinator_retire,
 	.stop = coordinator_stop,
 	.finish = coordinator_finish,
 	.notify = coordinator_notify,

@@ -29,6 +29,7 @@ struct remote_member {
 	bool stepped_down;
 	bool hurry; /* the next lease message is due now */
 	uint64_t leased_epoch;
+	bool needed;			/* it is going to end, but there are too few without it */
 	bool broken;			/* did not do what a new view or a recovery asked of it */
 	bool failed;			/* its disk did not do a tenant's change that others did */
 	uint64_t out_since_ns, wait_ns; /* it may come back after so long; grows when it comes and goes */
@@ -133,6 +134,7 @@ struct coordinator {
 	bool goes_on;	     /* the recovery that is owed has failed for so long that changes go on without it */
 	uint64_t failing_ns; /* since when recoveries have failed; 0: the last one has not */
 	bool lost;	     /* there is no view where it should be, but members tell of one */
+	bool deciding;	     /* a view is being made, or recovered */
 	bool tidying;	     /* a task empties the limbos */
 	struct view base;    /* as the register had it at the start */
 	uint64_t quorum_lost_ns;
@@ -223,6 +225,9 @@ void few_hold(struct coordinator *);
 /* Lock held, and only by the main task: whether changes may be made, if there is a quorum or not. */
 void tell_writable(struct coordinator *, bool quorum);
 void decide(struct coordinator *);
+/* Nothing of that is under way, nor due for members that are going to end. Before this one does: the next coordinator can't know so soon that they have stepped down, and
+ * a view that is broken off leaves members frozen until it is there. */
+bool decided(struct coordinator *);
 /* The view is lost, and that member has everything: it is IN by it, and the others are healed as a whole. -EALREADY: none is lost;
  * -ENOTCONN: it does not answer; -EINVAL: it can't be; -EAGAIN: members may still serve in the view that was lost. */
 int view_begin(struct coordinator *, int member);

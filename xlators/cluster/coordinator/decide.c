@@ -88,6 +88,8 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 		return NULL;
 	if (c->member[i].failed)
 		return "its disk did not do what others did";
+	if (c->member[i].last.leaving)
+		return "it is going to end";
 	if (!(suspected >> i & 1))
 		return NULL;
 	if (!(c->member[i].last.suspects >> i & 1))
@@ -138,6 +140,8 @@ static void drop_unwanted(struct coordinator *c, struct decision *d)
 		d->next = v;
 		reason(d, i, why);
 	}
+	for (int i = 0; i < c->members; i++)
+		c->member[i].needed = c->member[i].last.leaving && d->next.state[i] != MEMBER_OUT;
 }
 
 static void drop_unfit(struct coordinator *c, struct decision *d)
@@ -309,7 +313,7 @@ static void take_back(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		const struct remote_member *m = &c->member[i];
 
-		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) ||
+		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) || m->last.leaving ||
 		    clock_ns() < m->out_since_ns + m->wait_ns)
 			continue;
 		if (d->next.away >> i & 1 && d->base.disk[i] == m->last.disk) /* it has everything: it comes by a cold start */
@@ -609,8 +613,8 @@ static void note_leaving(struct coordinator *c, const struct decision *d, const 
 
 		if (d->base.state[i] == MEMBER_OUT || d->next.state[i] != MEMBER_OUT)
 			continue;
-		if (m->last.incarnation != d->base.incarnation[i] || !member_live(c, i))
-			m->wait_ns = 0; /* it was down: that is no fault of its disk or its links */
+		if (m->last.incarnation != d->base.incarnation[i] || !member_live(c, i) || m->last.leaving)
+			m->wait_ns = 0; /* it was down, or goes: that is no fault of its disk or its links */
 		else if (clock_ns() > was_out_ns[i] + 600000000000ull)
 			m->wait_ns = WAIT_MIN_NS;
 		else
@@ -627,6 +631,7 @@ void decide(struct coordinator *c)
 
 	pthread_mutex_lock(&c->lock);
 	go = consider(c, &d) && !c->deposed;
+	c->deciding = go;
 	for (int i = 0; i < c->members; i++)
 		was_out_ns[i] = c->member[i].out_since_ns;
 	owed = c->owed;
@@ -655,4 +660,20 @@ void decide(struct coordinator *c)
 	pthread_mutex_unlock(&c->lock);
 	if (!recover(c) && d.scrub && scrub_start(c, true))
 		log_warning(c->x, NULL, "the scrub that should follow can't be started");
+	pthread_mutex_lock(&c->lock);
+	c->deciding = false;
+	pthread_mutex_unlock(&c->lock);
+}
+
+bool decided(struct coordinator *c)
+{
+	bool done = true;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->members; i++)
+		done &= !c->member[i].last.leaving || c->view.state[i] == MEMBER_OUT || c->member[i].needed ||
+			!member_live(c, i);
+	done = (done && !c->deciding) || !c->view.epoch;
+	pthread_mutex_unlock(&c->lock);
+	return done || !register_leads();
 }

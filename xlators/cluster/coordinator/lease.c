@@ -153,6 +153,7 @@ static struct lease_call offer(struct coordinator *c, struct remote_member *m)
 		c->view.epoch && c->view.state[m->number] >= MEMBER_BACK && !m->leaving && !c->deposed && register_leads();
 
 	call.prune = members_synced(c);
+	call.needed = m->needed && m->last.leaving;
 	call.changes_wait = c->changes_wait;
 	call.unproven = c->owed.scrub && c->compared_epoch != c->view.epoch && m->number != view_first(&c->view);
 	if (belongs && m->known && m->last.epoch == c->view.epoch && m->last.incarnation == c->view.incarnation[m->number]) {

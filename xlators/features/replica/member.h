@@ -280,6 +280,8 @@ struct member {
 	struct task_cond marked;
 	unsigned tasks; /* of ours: stop waits for them */
 	bool stopping;
+	bool leaving; /* the process is going to end; the coordinator is told with the lease, */
+	bool needed;  /* and says that the set can't do without it */
 	uint64_t changes, skipped, refused, waits, recalls;
 };
 /* An answer of a sync that tells of a disk which has not kept what was written before. */

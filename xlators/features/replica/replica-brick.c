@@ -126,6 +126,18 @@ static int replica_start(struct xlator *x, struct problem *p)
 	return err;
 }
 
+/* Once it serves no more, by a view without it, nobody has to wait until its lease has ended. */
+static bool replica_retire(struct xlator *x)
+{
+	struct member *m = member_locked(x);
+	bool done;
+
+	m->leaving = true;
+	done = member_serves(m, MEMBER_BACK) || m->needed;
+	pthread_mutex_unlock(&m->lock);
+	return done;
+}
+
 static void end_tasks(void *arg)
 {
 	struct member *m = arg;
@@ -282,6 +294,7 @@ const struct xlator_type xlator_type = {
 	.max_children = 1,
 	.init = replica_init,
 	.start = replica_start,
+	.retire = replica_retire,
 	.stop = replica_stop,
 	.finish = replica_finish,
 	.client_gone = replica_client_gone,

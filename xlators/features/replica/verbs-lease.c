@@ -130,6 +130,8 @@ int verb_lease(struct asked *a)
 	measure_space(a, &r);
 	pthread_mutex_lock(&m->lock);
 	take_lease(m, &c);
+	m->needed = c.needed;
+	r.leaving = m->leaving;
 	sessions_sweep(m);
 	dead_sweep(m);
 	r.clock = clock_ns();
