@@ -293,8 +293,8 @@ static void write_server(struct writer *w, const struct spec_server *server, uns
 }
 
 /* The connection to a brick. A replica set does without a brick that is away, so nobody waits
- * long for one, not at the start either. */
-static void write_connection(struct writer *w, const char *name, size_t number)
+ * long for one, not at the start either; a server that takes over may have many coordinators to start, one after the other. */
+static void write_connection(struct writer *w, const char *name, size_t number, bool coordinator)
 {
 	const struct spec_brick *b = &w->spec->brick[number];
 	cleanup_path char *brick = path_format("brick%zu", number), *port = path_format("%u", spec_brick_port(b));
@@ -309,6 +309,8 @@ static void write_connection(struct writer *w, const char *name, size_t number)
 		option(w, "max-wait", "5s");
 	if (w->spec->replica && !spec_option(w->spec, "protocol/client", "wait-for-brick"))
 		option(w, "wait-for-brick", "on");
+	if (coordinator && !spec_option(w->spec, "protocol/client", "start-wait"))
+		option(w, "start-wait", "0");
 	end(w, "protocol/client", NULL);
 }
 
@@ -332,11 +334,11 @@ static char *names_from(const char *name, size_t first, size_t count)
 	return all;
 }
 
-static void write_member(struct writer *w, size_t number)
+static void write_member(struct writer *w, size_t number, bool coordinator)
 {
 	cleanup_path char *name = path_format("client%zu", number);
 
-	write_connection(w, name, number);
+	write_connection(w, name, number, coordinator);
 }
 
 /* Connections to the bricks of a replica set, and the translator over them. */
@@ -347,13 +349,17 @@ static void write_set(struct writer *w, const char *name, const char *type, size
 	cleanup_path char *view = path_format("%s/%s.view", w->state, called);
 	cleanup_path char *secret = path_format("%s/%s.secret", w->state, w->spec->volume);
 
+	bool coordinator = !strcmp(type, "cluster/coordinator");
+
 	for (size_t i = first; i < first + count; i++)
-		write_member(w, i);
+		write_member(w, i, coordinator);
 	begin(w, name, type);
-	if (!strcmp(type, "cluster/coordinator")) {
+	if (coordinator) {
 		option(w, "volume", called);
 		option(w, "state-file", view);
 		option(w, "secret-file", secret);
+		if (!spec_option(w->spec, type, "first-answer"))
+			option(w, "first-answer", "3s");
 	}
 	if (w->spec->arbiter)
 		option(w, "arbiter", "on");
@@ -366,10 +372,10 @@ static void write_brick(struct writer *w, const char *name, size_t number)
 	cleanup_path char *connection = path_format("connection%zu", number);
 
 	if (!spec_has_leases(w->spec)) {
-		write_connection(w, name, number);
+		write_connection(w, name, number, false);
 		return;
 	}
-	write_connection(w, connection, number);
+	write_connection(w, connection, number, false);
 	begin(w, name, "features/believe");
 	end(w, "features/believe", connection);
 }

@@ -146,6 +146,8 @@ static void a_replica_set_has_one_client_and_a_coordinator(void **state)
 	assert_string_equal(v.volume[3].name, "coordinator");
 	assert_string_equal(v.volume[3].type, "cluster/coordinator");
 	assert_int_equal(v.volume[3].subvolumes, 3);
+	assert_string_equal(value(&v, "client0", "start-wait"), "0");
+	assert_string_equal(value(&v, "coordinator", "first-answer"), "3s");
 	assert_string_equal(value(&v, "coordinator", "volume"), "v");
 	assert_string_equal(value(&v, "coordinator", "state-file"), "/var/lib/stratus/v.view");
 	assert_string_equal(value(&v, "coordinator", "secret-file"), "/var/lib/stratus/v.secret");

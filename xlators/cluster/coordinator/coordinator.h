@@ -111,7 +111,7 @@ struct coordinator {
 	/* options */
 	char *volume, *state_file, *secret_file;
 	bool arbiter;
-	uint64_t lease_ms, heartbeat_ms, sync_ms, cold_wait_ms;
+	uint64_t lease_ms, first_answer_ms, heartbeat_ms, sync_ms, cold_wait_ms;
 	int64_t heal_tasks, scrub_rate;
 	uint64_t heal_bandwidth, heal_piece;
 

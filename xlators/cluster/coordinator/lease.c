@@ -128,7 +128,7 @@ bool member_silent(const struct coordinator *c, int i)
 	uint64_t lease = coordinator_lease_ns(c), now = clock_ns();
 
 	if (!m->known)
-		return now >= c->started_ns + lease;
+		return now >= c->started_ns + (lease > c->first_answer_ms * 1000000 ? lease : c->first_answer_ms * 1000000);
 	return !member_live(c, i) && m->asked_ns && now >= m->asked_ns + c->heartbeat_ms * 1000000;
 }
 

@@ -7,7 +7,7 @@
 #include "location.h"
 
 /* Until a start is given up; and while the first attempt still runs, as with a server that has much to do, and nothing can begin without it. */
-enum { START_S = 3, FIRST_ATTEMPT_S = 10 };
+enum { START_MS = 3000, FIRST_ATTEMPT_MS = 10000 };
 
 #define AT(field) OPTION_AT(struct remote, field)
 static const struct option options[] = {
@@ -35,6 +35,8 @@ static const struct option options[] = {
 	{ "ping-timeout", OPTION_DURATION, AT(ping_timeout_ms), "30s",
 	  "give the connection up when it does not answer for this long", 100, 3600000, .live = true },
 	{ "wait-for-brick", OPTION_BOOL, AT(wait_for_brick), "off", "start even if the brick can't be reached yet" },
+	{ "start-wait", OPTION_DURATION, AT(start_wait_ms), "3s",
+	  "with wait-for-brick: the start waits so long at most for a brick that says nothing at all", 0, 60000 },
 	{ NULL }
 };
 
@@ -86,12 +88,12 @@ static int progress(struct remote *r, unsigned *tried)
 
 static int await_brick(struct remote *r, struct problem *p)
 {
-	uint64_t began = clock_ns(), seconds = START_S;
+	uint64_t began = clock_ns(), most_ms = r->wait_for_brick ? r->start_wait_ms : FIRST_ATTEMPT_MS;
 	unsigned tried;
 	int state;
 
-	while (!(state = progress(r, &tried)) && clock_ns() < began + seconds * 1000000000u && !(tried && r->wait_for_brick)) {
-		seconds = tried || r->wait_for_brick ? START_S : FIRST_ATTEMPT_S;
+	while (!(state = progress(r, &tried)) && clock_ns() < began + most_ms * 1000000 && !(tried && r->wait_for_brick)) {
+		most_ms = tried ? START_MS : most_ms;
 		rest_ms(2);
 	}
 	if (state > 0 || (!state && r->wait_for_brick))

@@ -80,7 +80,7 @@ struct remote {
 	struct gfid acts_for; /* the same; zeros: nobody */
 	char *remote_host, *remote_subvolume, *volume_id, *brick_id, *certificate, *key, *authorities, *revoked;
 	int64_t remote_port, transport;
-	uint64_t max_wait_ms, ping_interval_ms, ping_timeout_ms;
+	uint64_t max_wait_ms, start_wait_ms, ping_interval_ms, ping_timeout_ms;
 	bool wait_for_brick, may_lack_list;
 
 	struct xlator *x;
