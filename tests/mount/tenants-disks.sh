@@ -11,15 +11,17 @@ cd "$SCRATCH"
 STACK=$SCRATCH
 . "$TOP/tests/mount/cluster.sh"
 
-# ---- three servers; gamma's brick has a disk of its own ----
+# ---- three servers; alpha's brick has a disk of its own, and gamma's ----
 "$STRATUS" ca init --dir ca >/dev/null
 cert() { "$STRATUS" cert "$@" --dir ca >/dev/null || fail "stratus cert $*"; }
 for name in alpha beta gamma; do cert issue --server 127.0.0.1,localhost --out $name; done
 for name in acme globex initech; do cert issue --tenant $name --out $name; done
-truncate -s 512M disk
-mkfs.ext4 -q -m 0 disk
-mkdir gamma-disk
-mount -o loop,errors=remount-ro disk gamma-disk
+for name in alpha gamma; do
+	truncate -s 512M disk-$name
+	mkfs.ext4 -q -m 0 disk-$name
+	mkdir $name-disk
+	mount -o loop,errors=remount-ro disk-$name $name-disk
+done
 start_three
 cp -r alpha own # each machine has its files at the same place; these three share one
 {
@@ -28,7 +30,7 @@ cp -r alpha own # each machine has its files at the same place; these three shar
 	printf 'servers:\n'
 	for name in alpha beta gamma; do printf '  %s: {host: 127.0.0.1}\n' $name; done
 	printf 'tenants: []\nbricks:\n'
-	for directory in alpha:brick-alpha beta:brick-beta gamma:gamma-disk/brick; do
+	for directory in alpha:alpha-disk/brick beta:brick-beta gamma:gamma-disk/brick; do
 		printf '  - {server: %s, directory: %s/%s, id: %s, port: %s}\n' "${directory%:*}" "$SCRATCH" "${directory#*:}" "$(uuid)" "$(free_port)"
 	done
 } >shared.yaml
@@ -40,26 +42,45 @@ states_are() { local name; for name in alpha beta gamma; do [ "$(states $name)" 
 told() { for name in alpha beta gamma; do on $name status 2>&1 || true; done; }
 wait_until 60 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
 
-# ---- full: df(1) tells it, and the log stays short ----
+# ---- full: nobody waits for it longer than a view takes, df(1) tells it, and the log stays short ----
 start_mount "$SCRATCH/mnt-acme" "$SERVERS:/shared" --tls-dir "$SCRATCH/acme"
 ACME=$LAST_PID
 echo first >mnt-acme/file
 free_of() { echo $(($(stat -f -c '%a * %S' "$1"))); }
-least() { [ "$(free_of mnt-acme)" -le "$(free_of gamma-disk)" ]; }
-least || fail "df tells of $(free_of mnt-acme) bytes, and gamma has $(free_of gamma-disk)"
-head -c $(($(free_of gamma-disk) - 1048576)) /dev/zero >gamma-disk/ballast || fail "no ballast"
-sync -f gamma-disk
-least || fail "df tells of $(free_of mnt-acme) bytes, and gamma has $(free_of gamma-disk)"
-on gamma status --check >out 2>&1 || true
-grep -q "gamma-disk/brick: [0-9]* % of its file system's bytes are used" out || fail "status --check does not name who is full: $(cat out)"
-timeout 20 mkdir mnt-acme/dir 2>/dev/null || true # it waits
+least_is() { [ "$(free_of mnt-acme)" -le "$(free_of $1-disk)" ]; }
+fill() { # NAME: what is left is less than the floor
+	head -c $(($(free_of "$1-disk") - 1048576)) /dev/zero >"$1-disk/ballast" || fail "no ballast"
+	sync -f "$1-disk"
+	least_is "$1" || fail "df tells of $(free_of mnt-acme) bytes, and $1 has $(free_of "$1-disk")"
+	on "$1" status --check >out 2>&1 || true
+	grep -q "$1-disk/brick: [0-9]* % of its file system's bytes are used" out || fail "status --check does not name who is full: $(cat out)"
+}
 LOG=$SCRATCH/mount-mnt-acme.log
-told_full=$(grep -c 'did not do what others did (No space' "$LOG")
-[ "$told_full" -ge 1 ] && [ "$told_full" -le 4 ] || fail "the log tells $told_full times that a member is full: $LOG"
-rm gamma-disk/ballast
-sync -f gamma-disk
-timeout 60 mkdir mnt-acme/later || fail "there is room again, and nothing can be made"
-wait_until 60 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
+times_told() { grep -c "member $1 did not do what others did (No space" "$LOG" || true; }
+# only_made NAME NUMBER OTHERS STATES...: nothing is written, there is only made something, while the disk of member NUMBER is full; it is left out by what it says of its disk itself
+only_made() {
+	local name=$1 number=$2 other=$3 i
+	shift 3
+	fill "$name"
+	for i in 1 2 3 4 5; do
+		timeout 20 mkdir mnt-acme/$name$i || fail "no directory can be made while the disk of $name is full: $(told)"
+		timeout 20 ln -s target mnt-acme/$name$i/link || fail "no link can be made while the disk of $name is full: $(told)"
+		: >mnt-acme/$name$i/file || fail "no file can be made while the disk of $name is full: $(told)"
+		[ -e $other/tenants/acme/$name$i/file ] || fail "it was told to be made, and is not at $other: $(told)"
+	done
+	is_left_out() { states_are "$1" || states_are "$2"; } # it is tried again now and then
+	wait_until 20 is_left_out "$@" || fail "the brick that is full is not left out: $(told)"
+	[ "$(times_told "$number")" -ge 1 ] && [ "$(times_told "$number")" -le 4 ] || fail "the log tells $(times_told "$number") times that a member is full: $LOG"
+	rm $name-disk/ballast
+	sync -f $name-disk
+	timeout 60 mkdir mnt-acme/$name-later || fail "there is room again, and nothing can be made"
+	wait_until 120 states_are "['in', 'in', 'in']" || fail "the set is not whole: $(told)"
+	[ -e $name-disk/brick/tenants/acme/${name}5/file ] || fail "what was made without it is not there: $(told)"
+}
+wait_until 10 least_is gamma || fail "df tells of $(free_of mnt-acme) bytes, and gamma has $(free_of gamma-disk)"
+only_made gamma 2 alpha-disk/brick "['in', 'in', 'out']" "['in', 'in', 'back']"
+leads alpha || say "alpha does not lead any more"
+only_made alpha 0 gamma-disk/brick "['out', 'in', 'in']" "['back', 'in', 'in']" # the first member, and at the server that leads
 
 # ---- what no disk has room for, and none has begun, is refused and no more: nobody else waits for a new view ----
 epochs() { for name in alpha beta gamma; do { on $name heal status --json shared | json 'd[0]["epoch"]'; } 2>/dev/null || true; done; }

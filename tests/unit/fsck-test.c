@@ -223,6 +223,86 @@ PROPERTY(what_is_left_where_a_directory_was_at_home_goes_if_it_is_empty)
 	CHECK(is_kept());
 }
 
+/* A directory that is at home at a subvolume, with a pointer; and the part that was made of it at another one, which says that its home is there. Its path. */
+static int make_next_home(int home, int child, const char *name, char path[AWAY_DIR_PATH])
+{
+	struct parent p = { .turn = 2, .subvolume = (uint32_t)home };
+	char text[GFID_TEXT], away[32];
+	uint8_t bytes[PARENT_SIZE];
+	struct attr of;
+	int err = tree_mkdir(&tree, name, 0755);
+
+	if (!err)
+		err = tree_getattr(&tree, name, &of);
+	at_brick(child);
+	snprintf(away, sizeof(away), DHT_HIDDEN "/away/%02x", of.gfid.bytes[0]);
+	tree_mkdir(&tree, DHT_HIDDEN "/away", 0777); /* if they are not there */
+	tree_mkdir(&tree, away, 0777);
+	snprintf(path, AWAY_DIR_PATH, "%s/d.%s", away, gfid_text(&of.gfid, text));
+	if (!err)
+		err = mkdir_with(path, &of.gfid);
+	p.gfid = of.gfid;
+	parent_encode(&p, bytes);
+	if (!err)
+		err = tree_setxattr(&tree, path, DHT_PARENT_XATTR, bytes, sizeof(bytes), 0);
+	at("dht");
+	return err;
+}
+
+static bool is_there(int child, const char *path)
+{
+	struct attr of;
+	bool yes;
+
+	at_brick(child);
+	yes = !tree_getattr(&tree, path, &of);
+	at("dht");
+	return yes;
+}
+
+/* Where its home stays nobody needs it. */
+PROPERTY(a_part_of_a_directory_that_no_layout_names_goes_if_it_is_empty)
+{
+	char path[AWAY_DIR_PATH];
+
+	CHECK_INT(build_kept(), 0);
+	CHECK_INT(make_next_home(3, 1, named(3, "home"), path), 0);
+	CHECK(found_and_mended("shard", 1));
+	CHECK(!is_there(1, path) && is_kept());
+}
+
+/* Where its home leaves the volume it is to be the home, as it is, and its pointer is led to it last. */
+PROPERTY_WITH(where_a_directory_is_to_be_at_home_is_not_found, " option leaving 3\n", "256M")
+{
+	char path[AWAY_DIR_PATH];
+
+	CHECK_INT(build_kept(), 0);
+	CHECK_INT(make_next_home(3, 1, named(3, "home"), path), 0);
+	CHECK(finds("wait=1", "nothing", 0));
+	CHECK(finds("repair wait=1", "nothing", 0));
+	CHECK(is_there(1, path));
+	CHECK_INT(make_next_home(2, 1, named(2, "other"), path), 0);
+	CHECK(found_and_mended("shard", 1));
+}
+
+/* So it is as long as the roots say that it leaves: who was told that it does not any more has not set all right yet. */
+PROPERTY(nor_where_the_removal_was_cancelled_just_now)
+{
+	uint8_t bytes[LEAVES_SIZE];
+	char path[AWAY_DIR_PATH];
+
+	leaves_encode(3, bytes);
+	CHECK_INT(build_kept(), 0);
+	CHECK_INT(make_next_home(3, 1, named(3, "home"), path), 0);
+	at_brick(2);
+	CHECK_INT(tree_setxattr(&tree, "", DHT_LEAVES_XATTR, bytes, sizeof(bytes), 0), 0);
+	CHECK(finds("repair wait=1", "nothing", 0));
+	CHECK(is_there(1, path));
+	at_brick(2);
+	CHECK_INT(tree_removexattr(&tree, "", DHT_LEAVES_XATTR), 0);
+	CHECK(found_and_mended("shard", 1));
+}
+
 PROPERTY(the_last_name_of_a_file_is_not_lost)
 {
 	const char *a = named(0, "a"), *b = named(1, "b");
@@ -860,6 +940,9 @@ int main(void)
 		cmocka_unit_test(a_pointer_that_nobody_ends_is_ended),
 		cmocka_unit_test(a_mark_of_nobody_is_removed),
 		cmocka_unit_test(what_is_left_where_a_directory_was_at_home_goes_if_it_is_empty),
+		cmocka_unit_test(a_part_of_a_directory_that_no_layout_names_goes_if_it_is_empty),
+		cmocka_unit_test(where_a_directory_is_to_be_at_home_is_not_found),
+		cmocka_unit_test(nor_where_the_removal_was_cancelled_just_now),
 		cmocka_unit_test(a_name_where_it_does_not_belong_is_called_otherwise),
 		cmocka_unit_test(one_file_at_two_subvolumes_is_told),
 		cmocka_unit_test(what_nobody_knows_is_told),

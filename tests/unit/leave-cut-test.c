@@ -219,6 +219,16 @@ static bool is_said_to_leave(void)
 static unsigned changes; /* that it makes */
 static bool dies;
 
+/* What is being given to others has no pointer yet that leads there, and may be empty. It is none of the parts that no layout names. */
+static void look_meanwhile(const char *client)
+{
+	int err = command(client, "fsck", "repair");
+
+	CHECK(!err && !strstr(told, "finding shard"));
+}
+
+static bool looks;
+
 static void die_and_go_on(void)
 {
 	name_all();
@@ -229,6 +239,8 @@ static void die_and_go_on(void)
 	command("dht", "rebalance", "stop");
 	all_die_after(0);
 	CHECK(is_said_to_leave());
+	if (looks)
+		look_meanwhile("second");
 	CHECK_INT(command("second", "rebalance", "start"), 0);
 	CHECK(is_done("second", 0));
 	at("second");
@@ -287,6 +299,8 @@ static void die_and_cancel(void)
 	all_die_after(0);
 	if (!dies) /* it may have left */
 		return;
+	if (looks)
+		look_meanwhile("undoer");
 	CHECK_INT(command("undoer", "rebalance", "start"), 0);
 	CHECK(is_done("undoer", 0));
 	at("user");
@@ -357,6 +371,26 @@ static void also_where_directories_are_wide(void **state)
 	widen_at = 8192;
 }
 
+static void who_repairs_meanwhile_takes_nothing_away(void **state)
+{
+	(void)state;
+	leaver = 3;
+	looks = has_wide = true;
+	widen_at = 2;
+	after_each_change(HANDLES SECOND("3") WIDENER, LEAVING("3"), PAUSES);
+	looks = has_wide = false;
+	widen_at = 8192;
+}
+
+static void nor_does_who_repairs_when_it_was_cancelled(void **state)
+{
+	(void)state;
+	leaver = 3;
+	looks = cancels = true;
+	after_each_change(HANDLES SECOND("3") USER UNDOER, LEAVING("3"), PAUSES);
+	looks = cancels = false;
+}
+
 static void nothing_waits_for_one_that_is_paused(void **state)
 {
 	(void)state;
@@ -385,6 +419,8 @@ int main(void)
 		cmocka_unit_test(whoever_dies_is_gone_on_for),
 		cmocka_unit_test(also_where_the_home_of_the_root_leaves),
 		cmocka_unit_test(also_where_directories_are_wide),
+		cmocka_unit_test(who_repairs_meanwhile_takes_nothing_away),
+		cmocka_unit_test(nor_does_who_repairs_when_it_was_cancelled),
 		cmocka_unit_test(nothing_waits_for_one_that_is_paused),
 		cmocka_unit_test(nothing_waits_when_the_removal_was_cancelled),
 	};

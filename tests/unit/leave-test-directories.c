@@ -204,6 +204,78 @@ LEAVES(nothing_is_put_away_there_after_its_names_have_left_it)
 	CHECK(all_there(IN_ROOT));
 }
 
+/* ---- what had no name yet ---- */
+
+static int away_elsewhere(void)
+{
+	return away_at(0) + away_at(1) + away_at(2);
+}
+
+/* Away at the subvolume that leaves, by who dies before it gets its name. Whatever else he leaves elsewhere stays, too. */
+static bool make_without_name(void)
+{
+	enum { MESSAGES = 24, TIMES = 12 }; /* where it is put is drawn by lot */
+	struct attr a;
+
+	for (int i = 0; i < MESSAGES * TIMES; i++) {
+		const char *name = path("made%d", i);
+		int err;
+
+		at("scatters");
+		cut_after(1 + (unsigned)i % MESSAGES, false);
+		tree_mkdir(&tree, name, 0755);
+		cut_end();
+		at("dht");
+		err = tree_getattr(&tree, name, &a);
+		if (err && away_at(LEAVER))
+			return true;
+		if (!err && tree_rmdir(&tree, name))
+			return false;
+	}
+	return false;
+}
+
+/* All directories were given away as far as they can be, and who does it waits for what is under way. */
+static bool is_given(void)
+{
+	for (int i = 0; i < 20000; i++) {
+		if (!command("dht", "rebalance", "status") && strstr(told, "stays-records ") &&
+		    !strstr(told, "stays-records 0\n"))
+			return true;
+		task_sleep_ms(1);
+	}
+	return false;
+}
+
+static void without_name_(void *arg)
+{
+	int elsewhere;
+
+	(void)arg;
+	CHECK(make_without_name());
+	CHECK(census().work > 0);
+	elsewhere = away_elsewhere();
+	CHECK_INT(command("dht", "rebalance", "start"), 0);
+	CHECK(is_given());
+	CHECK_INT(away_elsewhere(), elsewhere + 1); /* it is at two subvolumes */
+	CHECK_INT(command("dht", "rebalance", "stop"), 0);
+	CHECK_INT(command("dht", "fsck", "repair"), 0);
+	CHECK(strstr(told, "finding unended") && !strstr(told, "next "));
+	CHECK_INT(census().work, 0);
+	CHECK_INT(away_elsewhere(), 0); /* what is left where it was goes with that */
+	CHECK(leaves("dht"));
+}
+
+/* Nobody sweeps before it has come to be at several subvolumes. */
+static void what_had_no_name_when_its_maker_died_goes_though_it_was_given_away(void **state)
+{
+	(void)state;
+	more_volumes =
+		"volume scatters\n type cluster/dht\n option lean 0\n option scatter 1\n option sweep-interval 1h\n subvolumes c0 c1 c2 c3\nend-volume\n";
+	run(without_name_, " option leaving 3\n option sweep-interval 1h\n", "256M");
+	more_volumes = "";
+}
+
 LEAVES(a_shard_that_no_layout_names_is_told_of)
 {
 	const char *name = name_at(LEAVER, "d");
@@ -324,6 +396,7 @@ const struct CMUnitTest directories[] = {
 	cmocka_unit_test(nothing_stays_that_was_made_for_a_directory_which_was_removed),
 	cmocka_unit_test(what_was_removed_there_is_on_disk_before_it_may_go),
 	cmocka_unit_test(nothing_is_put_away_there_after_its_names_have_left_it),
+	cmocka_unit_test(what_had_no_name_when_its_maker_died_goes_though_it_was_given_away),
 	cmocka_unit_test(a_shard_that_no_layout_names_is_told_of),
 	cmocka_unit_test(that_it_can_not_be_looked_at_is_told),
 	cmocka_unit_test(a_mark_that_was_left_over_does_not_hold_it_up),

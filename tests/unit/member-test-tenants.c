@@ -188,6 +188,70 @@ static void no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk(void **
 	on(ON_MEMORY, full_);
 }
 
+static struct statfs disk_tells;
+
+static int too_full_to_make(struct request *rq, struct xlator *x, const struct create_in *in, struct create_out *out)
+{
+	(void)rq, (void)x, (void)in, (void)out;
+	return -ENOSPC;
+}
+
+static int tell_disk(struct request *rq, struct xlator *x, const struct statfs_in *in, struct statfs_out *out)
+{
+	(void)rq, (void)x, (void)in;
+	out->statfs = disk_tells;
+	return 0;
+}
+
+static bool tells_of(const struct lease_reply *r, const uint8_t id[16])
+{
+	for (unsigned i = 0; i < r->failures; i++)
+		if (!memcmp(r->failure[i].session, id, 16))
+			return true;
+	return false;
+}
+
+/* The member has no room for what a client of a tenant makes, and tells so, or does not. */
+static void make_in_vain(struct client *who, const uint8_t id[16], uint64_t bavail, uint64_t files, uint64_t ffree, bool tells)
+{
+	cleanup_inode struct inode *parent = root();
+	struct create_in in = { .loc = { .parent = parent, .name = "f" }, .flags = O_RDWR, .mode = 0644 };
+	struct replica_stamp stamp = { .sequence = 1, .time = 1000000000 };
+	struct create_out made = { 0 };
+	struct lease_reply r;
+
+	disk_tells = (struct statfs){ 4096, 4096, 1 << 20, 1 << 18, bavail, files, ffree, 255 };
+	CHECK_INT(view_with_tenants(), 0);
+	gfid_create(&in.gfid);
+	stamp.epoch = view.epoch;
+	CHECK_INT(call(who, &stamp, NULL, FOP_create, &in, &made), -ENOSPC);
+	CHECK_INT(lease(&r), 0);
+	CHECK_INT(tells_of(&r, id), tells);
+}
+
+/* How much was asked of each member the notes do not say, and a liar may ask one of them for more. But where there is no room for anything nobody need be believed. */
+static void full_of_all_(void *arg)
+{
+	struct xlator *leaf = tree_find(&tree, "leaf");
+	static struct xlator_type full;
+
+	(void)arg;
+	full = *leaf->type;
+	full.create = too_full_to_make;
+	full.statfs = tell_disk;
+	leaf->type = &full;
+	make_in_vain(&acme, acme_id, 512, 1000, 10, false);
+	make_in_vain(&acme, acme_id, 512, 0, 0, false); /* a file system that does not count its files */
+	make_in_vain(&acme, acme_id, 3, 1000, 10, true);
+	make_in_vain(&globex, globex_id, 512, 1000, 0, true);
+}
+
+static void a_full_disk_is_told_by_what_only_makes_things(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, full_of_all_);
+}
+
 /* ---- what is slow ---- */
 
 static atomic_bool disk_stands;
@@ -368,6 +432,7 @@ const struct CMUnitTest tenants[] = {
 	cmocka_unit_test(a_tenant_has_members_asked_and_no_more),
 	cmocka_unit_test(what_a_tenant_leaves_makes_few_views),
 	cmocka_unit_test(no_room_for_more_than_a_note_tells_of_says_nothing_of_a_disk),
+	cmocka_unit_test(a_full_disk_is_told_by_what_only_makes_things),
 	cmocka_unit_test(a_durable_write_that_waits_for_a_sync_of_its_file_is_not_slow),
 	cmocka_unit_test(one_tenants_sessions_tokens_and_changes_are_bounded),
 	cmocka_unit_test(tenants_do_not_wait_for_each_others_renames),

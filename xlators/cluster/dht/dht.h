@@ -254,6 +254,8 @@ int learn_wide(const struct request *, struct dht *, struct inode *dir);
 int layout_check(struct request *, struct dht *, bool anew);
 /* leaves.c: of a subvolume that leaves no layout tells; the root of `child` does. -ENXIO: there is one that the graph lacks, so what is not found may be there. */
 int leaver_is_known(struct request *, struct dht *, int child);
+int leaver_said(struct request *, struct dht *, int child,
+		int64_t *leaver); /* by that root; -1: nobody. -EINVAL: what it says makes no sense */
 /* That, and layout_check anew. */
 int knows_all(struct request *, struct dht *, int child);
 

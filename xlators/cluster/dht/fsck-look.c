@@ -353,18 +353,18 @@ static int judge_unseen(struct fsck *f, const struct away *a)
 	struct lookup_out out = { 0 };
 	char path[AWAY_PATH];
 	const char *name;
-	bool shard = false;
+	bool shard = false, moves = false;
 	int err = fsck_find(f, a->child, away_path(a, path), &dir, &name);
 
 	if (!err)
 		err = fsck_lookup(f, a->child, dir, name, &out);
 	s.type = out.attr.mode & S_IFMT;
 	if (!err && a->directory)
-		err = is_shard(f, a->child, out.inode, &shard);
+		err = is_shard(f, a->child, out.inode, &shard, &moves);
 	s.trouble = shard ? TROUBLE_SHARD : TROUBLE_AWAY;
 	fop_out_clear(FOP_lookup, &out);
 	f->incomplete |= err == -EMARKED; /* the object is being moved with its names */
-	if (err == -ENOENT || err == -ESTALE || err == -EMARKED)
+	if (moves || err == -ENOENT || err == -ESTALE || err == -EMARKED)
 		return 0;
 	if (err)
 		return fsck_problem(f, err, "/%s can't be looked up at %s: %s", path, f->d->x->child[a->child]->name,

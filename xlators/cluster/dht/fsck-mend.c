@@ -121,20 +121,28 @@ static enum mended mend_away(struct mend *m)
 	return err ? failed(m, err, "it can't be looked at") : settle(m, m->s->child);
 }
 
-/* If somebody needs it, it is not empty. */
+/* If somebody needs it, it is not empty; or its home leaves the volume. */
 static enum mended mend_shard(struct mend *m)
 {
 	struct rmdir_in in = { 0 };
 	struct rmdir_out out = { 0 };
+	bool shard = true, moves = false;
 	int err;
 
 	if (m->s->mark.hash == SHARD_MISSING)
 		return tell(m, MEND_LEFT, "the names that were in it are lost, unless that brick is an older copy: restore it");
+	err = fsck_same_layout(m->f);
+	if (err)
+		return tell(m, MEND_LEFT, "the layout of the root changes: run it again");
 	err = open_name(m, m->s->path, m->s->child);
 	if (!err && !gfid_equal(&m->found.inode->gfid, &m->s->own))
 		err = -ENOENT;
 	if (!err && !fsck_was_before(m->f, m->s))
 		return MEND_AGAIN;
+	if (!err)
+		err = is_shard(m->f, m->s->child, m->found.inode, &shard, &moves);
+	if (!err && (!shard || moves)) /* one began to empty its home meanwhile */
+		err = -ENOENT;
 	in.loc = (struct loc){ .parent = m->dir, .name = m->name };
 	if (!err)
 		err = place_say(m->f->rq, m->f->d,

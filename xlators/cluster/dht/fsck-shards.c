@@ -104,31 +104,19 @@ static int judge_there(struct fsck *f, const struct broad *b)
 	return err;
 }
 
-/* One that is to leave has parts that no layout names any more: who empties it looks at each (rebalance-leave.c). */
 int judge_shards(struct fsck *f)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < f->aways; i++)
-		f->away[i].seen |= f->away[i].directory && (is_named(f, &f->away[i]) || is_leaving(f->d, f->away[i].child));
+		f->away[i].seen |= f->away[i].directory && is_named(f, &f->away[i]);
 	for (size_t i = 0; i < f->broads && !err; i++)
 		err = judge_there(f, &f->broad[i]);
 	return err;
 }
 
-/* It was at home there until its subvolume was to leave. When that is taken back what is left of it stays (distribution.md), and whoever removes the directory does not know of it. */
-static int has_left_home(struct fsck *f, int child, struct inode *dir, bool *yes)
-{
-	struct layout l;
-	int err = fsck_ask(f);
-
-	if (!err)
-		err = read_layout(f, child, dir, &l);
-	*yes = !err && l.version && l.home != (uint32_t)child;
-	return err;
-}
-
-static int is_born_as_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
+/* Another subvolume by what it says. */
+static int is_born_as_shard(struct fsck *f, int child, struct inode *dir, int *home)
 {
 	struct getxattr_in in = { .inode = dir, .name = DHT_PARENT_XATTR };
 	struct getxattr_out out = { 0 };
@@ -137,17 +125,37 @@ static int is_born_as_shard(struct fsck *f, int child, struct inode *dir, bool *
 
 	if (!err)
 		err = getxattr_on(f->rq, f->d->x->child[child], &in, &out);
-	*yes = !err && !parent_decode(out.value.bytes, out.value.size, &p) && gfid_equal(&p.gfid, &dir->gfid);
+	*home = !err && !parent_decode(out.value.bytes, out.value.size, &p) && gfid_equal(&p.gfid, &dir->gfid)
+			? (int)p.subvolume
+			: -1;
 	fop_out_clear(FOP_getxattr, &out);
 	return err == -ENODATA ? 0 : err;
 }
 
-/* A directory in `away` without a pointer may be a shard that nobody names: whoever made it, or removed the others, died. *yes */
-int is_shard(struct fsck *f, int child, struct inode *dir, bool *yes)
+static bool is_emptied(const struct fsck *f, int child)
 {
-	int err = is_born_as_shard(f, child, dir, yes);
+	return child >= 0 && child < SUBVOLUMES_MAX && f->emptied >> child & 1 && !MUTANT("judge-what-moves");
+}
 
-	if (!err && !*yes)
-		err = has_left_home(f, child, dir, yes);
+/* While a subvolume is emptied ("Taking a subvolume out, in detail" in doc/distribution.md) what was at home there may be at home here soon, or is already: until its pointer
+ * has been led here it says itself that its home is there, and may be as empty as a part that nobody needs. And what is left there itself has a layout, by which it leads on. */
+static bool is_in_motion(const struct fsck *f, int child, int home, const struct layout *l)
+{
+	return is_emptied(f, home) || (is_emptied(f, child) && (home < 0 || l->version));
+}
+
+/* A directory in `away` without a pointer may be a shard that nobody names: whoever made it, or removed the others, died. Or it was at home there until its subvolume was to
+ * leave: when that is taken back what is left of it stays, and whoever removes the directory does not know of it. */
+int is_shard(struct fsck *f, int child, struct inode *dir, bool *yes, bool *moves)
+{
+	struct layout l = { .version = 0 };
+	int home, err = is_born_as_shard(f, child, dir, &home);
+
+	if (!err)
+		err = fsck_ask(f);
+	if (!err)
+		err = read_layout(f, child, dir, &l);
+	*yes = !err && (home >= 0 || (l.version && l.home != (uint32_t)child));
+	*moves = !err && is_in_motion(f, child, home, &l);
 	return err == -ENOENT || err == -ESTALE ? 0 : err;
 }

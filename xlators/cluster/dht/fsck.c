@@ -41,6 +41,28 @@ int fsck_problem(struct fsck *f, int err, const char *format, ...)
 	return err;
 }
 
+/* Also one that was to leave, and does not any more, as long as what is left of that is set right: the roots say so. One that can't be asked may say it of any. */
+static int learn_who_leaves(struct fsck *f)
+{
+	uint64_t emptied = 0;
+
+	for (int i = 0; i < f->d->x->children; i++) {
+		int64_t leaver = -1;
+		int err = has_subvolume(f->d, (uint64_t)i) ? leaver_is_known(f->rq, f->d, i) : 0;
+
+		if (err == -ENXIO)
+			return fsck_problem(
+				f, -EIO,
+				"a subvolume leaves the volume that this volume file lacks: use the one that the volume has now");
+		if (!err && has_subvolume(f->d, (uint64_t)i))
+			err = leaver_said(f->rq, f->d, i, &leaver);
+		emptied |= err ? UINT64_MAX : leaver >= 0 && has_subvolume(f->d, (uint64_t)leaver) ? 1ull << leaver : 0;
+		emptied |= is_leaving(f->d, i) ? 1ull << i : 0;
+	}
+	f->emptied = emptied;
+	return 0;
+}
+
 int fsck_same_layout(struct fsck *f)
 {
 	int err;
@@ -51,11 +73,7 @@ int fsck_same_layout(struct fsck *f)
 		return fsck_problem(
 			f, err,
 			"the bricks refuse names of the root: this volume file has other subvolumes, or in another order (see the log)");
-	for (int i = 0; i < f->d->x->children && !err; i++)
-		if (has_subvolume(f->d, (uint64_t)i) && leaver_is_known(f->rq, f->d, i) == -ENXIO)
-			err = fsck_problem(
-				f, -EIO,
-				"a subvolume leaves the volume that this volume file lacks: use the one that the volume has now");
+	err = learn_who_leaves(f);
 	if (err)
 		return err;
 	if (f->spread && f->spread != spread_of(f->d))

@@ -84,6 +84,8 @@ struct fsck {
 	FILE *to;
 	bool repairs;
 	uint64_t wait_ms; /* between looks */
+	uint64_t
+		emptied; /* a mask of those that leave the volume, or are given names again: what is at home there is in motion */
 
 	/* one look */
 	struct away *away;
@@ -168,7 +170,8 @@ enum { SHARD_MISSING = 1 };			     /* mark.hash of the suspect, which has no mar
 int shards_meet(struct fsck *, const struct spot *); /* of a wide directory, what its layout says is kept */
 int shards_grow(struct fsck *, const struct gfid *); /* it is about to come to more subvolumes */
 int judge_shards(struct fsck *);		     /* when all were met */
-int is_shard(struct fsck *, int child, struct inode *dir, bool *yes);
+/* *moves: nobody needs to look at it, for who empties a subvolume does. */
+int is_shard(struct fsck *, int child, struct inode *dir, bool *yes, bool *moves);
 /* The next requests change names in that directory, as one does who knows its layout. */
 int fsck_say_layout(struct fsck *, int child, struct inode *dir);
 

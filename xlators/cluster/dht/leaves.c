@@ -9,27 +9,34 @@
 
 /* ---- who may end what others left ---- */
 
-int leaver_is_known(struct request *rq, struct dht *d, int child)
+int leaver_said(struct request *rq, struct dht *d, int child, int64_t *leaver)
 {
 	cleanup_inode struct inode *root = root_of(d);
 	struct getxattr_in in = { .inode = root, .name = DHT_LEAVES_XATTR };
 	struct getxattr_out out = { 0 };
-	uint32_t leaver = 0;
+	uint32_t number = 0;
 	int err = root ? getxattr_on(rq, d->x->child[child], &in, &out) : -ENOMEM;
 
 	if (!err)
-		err = leaves_decode(out.value.bytes, out.value.size, &leaver);
+		err = leaves_decode(out.value.bytes, out.value.size, &number);
 	fop_out_clear(FOP_getxattr, &out);
-	if (err)
-		return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
-	if (has_subvolume(d, leaver) || MUTANT("end-unknown"))
-		return 0;
+	*leaver = err ? -1 : (int64_t)number;
+	return err == -ENODATA || err == -EOPNOTSUPP ? 0 : err;
+}
+
+int leaver_is_known(struct request *rq, struct dht *d, int child)
+{
+	int64_t leaver;
+	int err = leaver_said(rq, d, child, &leaver);
+
+	if (err || leaver < 0 || has_subvolume(d, (uint64_t)leaver) || MUTANT("end-unknown"))
+		return err;
 	if (!atomic_exchange(&d->lacking_told, true))
 		log_warning(
 			d->x, NULL,
-			"%s says that subvolume %u leaves, which this volume file lacks: what others have left there is not ended "
+			"%s says that subvolume %lld leaves, which this volume file lacks: what others have left there is not ended "
 			"from here; if it has left already, `stratus rebalance start` sets that right",
-			d->x->child[child]->name, leaver);
+			d->x->child[child]->name, (long long)leaver);
 	return -ENXIO;
 }
 

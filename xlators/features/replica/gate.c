@@ -388,17 +388,48 @@ static bool is_short(struct request *rq, struct xlator *x, enum fop fop, const v
 	return data && ((const struct write_out *)out)->written < data->size;
 }
 
+/* By what features/cloud says; where there is none (in tests) by whose session it is. */
+static bool is_confined(struct member *m, const struct request *rq)
+{
+	const struct session *s;
+	bool yes = request_is_tenants(rq);
+
+	pthread_mutex_lock(&m->lock);
+	s = session_of(m, rq);
+	yes |= s && s->tenant;
+	pthread_mutex_unlock(&m->lock);
+	return yes;
+}
+
+/* More than what is made takes at the most, with all that it is born with. */
+enum { LEAST_ROOM = 1 << 20 };
+
+/* By its own account the disk has no room for anything: then it is not for what a client asked of this member alone that there was none. Of the leaf: what is above it tells
+ * a tenant of his quota. */
+static bool disk_is_full(const struct member *m, struct request *rq)
+{
+	struct statfs_in in = { 0 };
+	struct statfs_out out = { 0 };
+	const struct statfs *s = &out.statfs;
+
+	if (statfs_on(rq, m->leaf, &in, &out))
+		return false;
+	return s->bavail * s->frsize < LEAST_ROOM || (s->files && !s->ffree);
+}
+
 /* Of a client whose word would not be enough the member tells itself what its disk did not do. */
 static void tell_failed(struct member *m, struct request *rq, const struct note *n, int err)
 {
 	struct session *s;
+	bool full;
 
-	if (err != -EIO && err != -ENOSPC && err != -EROFS)
+	if ((err != -EIO && err != -ENOSPC && err != -EROFS) || !is_confined(m, rq))
 		return;
+	full = err == -ENOSPC && disk_is_full(m, rq);
 	pthread_mutex_lock(&m->lock);
 	s = session_of(m, rq);
 	if (s && s->tenant && m->writable)
-		tenant_failed(s, n, err);
+		tenant_failed(s, n, err, full);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -410,19 +441,6 @@ static bool stands_for(struct request *rq, struct xlator *x, const struct loc *l
 	bool yes = !lookup_on(rq, x->child[0], &in, &out) && gfid_equal(&out.inode->gfid, gfid);
 
 	fop_out_clear(FOP_lookup, &out);
-	return yes;
-}
-
-/* By what features/cloud says; where there is none (in tests) by whose session it is. */
-static bool is_confined(struct member *m, const struct request *rq)
-{
-	const struct session *s;
-	bool yes = request_is_tenants(rq);
-
-	pthread_mutex_lock(&m->lock);
-	s = session_of(m, rq);
-	yes |= s && s->tenant;
-	pthread_mutex_unlock(&m->lock);
 	return yes;
 }
 

@@ -384,8 +384,8 @@ bool tenant_tokens_many(const struct member *, const struct session *); /* so ma
 bool tenant_tokens_over(const struct member *, const struct session *); /* so many that some are asked back */
 struct session *tenant_greedy(struct member *, struct session *);	/* of its tenant, the one with most tokens */
 void tenant_suspects(struct member *, struct tenant *, uint32_t members);
-/* It failed here, as the status says. */
-void tenant_failed(struct session *, const struct note *, int status);
+/* It failed here, as the status says. `full`: the disk has no room for anything. */
+void tenant_failed(struct session *, const struct note *, int status, bool full);
 const struct note *tenant_failure(const struct member *, const uint8_t session[16], uint64_t sequence);
 unsigned tenants_left(struct member *, bool charge); /* of those that may have a view made; charge: it is being made */
 void tenants_tell(struct member *, struct lease_reply *);

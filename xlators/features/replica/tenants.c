@@ -176,17 +176,18 @@ void tenant_suspects(struct member *m, struct tenant *t, uint32_t members)
 }
 
 /* Others that did what has the same note have done the same: of the rest how much room and time it takes is in what the note does not tell (how long an
- * allocation is, or an attribute that something is born with). */
+ * allocation is, or an attribute that something is born with). That it takes room is told all the same where the disk has none for anything. */
 static bool is_whole(const struct note *n)
 {
 	return n->fop == FOP_write || n->fop == FOP_unlink || n->fop == FOP_rmdir || n->fop == FOP_rename || n->fop == FOP_link;
 }
 
-void tenant_failed(struct session *s, const struct note *n, int status)
+void tenant_failed(struct session *s, const struct note *n, int status, bool full)
 {
 	struct failed_change *f = &s->tenant->failed;
+	bool vague = (status == -ENOSPC && (!full || MUTANT("wait-for-room"))) || status == -ETIMEDOUT;
 
-	if ((status == -ENOSPC || status == -ETIMEDOUT) && !is_whole(n) && !MUTANT("believe-length"))
+	if (vague && !is_whole(n) && !MUTANT("believe-length"))
 		return;
 	memcpy(&f->note, n, offsetof(struct note, object) + n->objects * sizeof(n->object[0]));
 	memcpy(f->note.session, s->id, sizeof(s->id));
@@ -211,7 +212,7 @@ static void note_slow(struct member *m, uint64_t now)
 	for (const struct kept_note *k = m->notes; k; k = k->all_next)
 		if (k->session->tenant && k->note.status == NOTE_UNKNOWN && !k->recovering && !k->waits &&
 		    now > k->begun_ns + SLOW_NS)
-			tenant_failed(k->session, &k->note, -ETIMEDOUT);
+			tenant_failed(k->session, &k->note, -ETIMEDOUT, false);
 }
 
 /* ---- what they leave ---- */
