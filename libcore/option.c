@@ -363,9 +363,15 @@ static int apply(const struct option *o, void *private, const struct option_owne
 		 struct past *past, struct problem *p)
 {
 	char want[256], where[256], *old;
+	struct problem why = { "" };
 	union value v;
 	int err = parse(o, text, &v);
 
+	if (!err && o->check && o->check(text, &why)) {
+		free(v.text);
+		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": %s",
+				   place(owner, line, where, sizeof(where)), owner->who, o->name, text, why.text);
+	}
 	if (err)
 		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": give it %s",
 				   place(owner, line, where, sizeof(where)), owner->who, o->name, text,

@@ -29,6 +29,8 @@ struct option {
 	const char *choices; /* ENUM: "a|b|c" */
 	bool live;	     /* may change while running, see below */
 	bool parsed;	     /* a live text that only init and reconfigure read */
+	/* STRING, PATH: more that the text must be; -EINVAL, with why it can't be that, and what to do. So a wrong one is refused also while it runs, when reconfigure can't do so. */
+	int (*check)(const char *text, struct problem *why);
 };
 #define OPTION_AT(type, field) offsetof(type, field)
 
