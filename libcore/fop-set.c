@@ -37,8 +37,11 @@ static int unknown(const char *word, struct problem *problem)
 		names[count++] = group_names[i];
 	names[count] = NULL;
 	near = nearest_name(word, names);
-	return problem_set(problem, EINVAL, "unknown fop \"%s\"%s%s%s", word, near ? ": did you mean \"" : "", near ? near : "",
-			   near ? "\"?" : "");
+	return near ? problem_set(problem, EINVAL, "there is no fop \"%s\"; did you mean \"%s\"?", word, near)
+		    : problem_set(
+			      problem, EINVAL,
+			      "there is no fop \"%s\"; take names of fops, as read, write or mkdir, or one of all, none, mutating, reading",
+			      word);
 }
 
 static int word_set(const char *word, uint64_t *set)
@@ -60,7 +63,7 @@ static int word_set(const char *word, uint64_t *set)
 
 int fop_set_parse(const char *text, uint64_t *set, struct problem *problem)
 {
-	uint64_t result = 0, part;
+	uint64_t result = text[strspn(text, ", ")] == '-' ? group(0) : 0, part;
 	size_t length;
 	char word[64];
 
@@ -71,10 +74,13 @@ int fop_set_parse(const char *text, uint64_t *set, struct problem *problem)
 		minus = *text == '-';
 		text += minus;
 		length = strcspn(text, ", ");
+		if (!length && minus)
+			return problem_set(problem, EINVAL,
+					   "a '-' names no fop; write the one to be left out right behind it, as -lookup");
 		if (!length)
 			continue;
 		if (length >= sizeof(word))
-			return problem_set(problem, EINVAL, "\"%.60s...\" is not a fop", text);
+			length = sizeof(word) - 1; /* no fop has so long a name */
 		memcpy(word, text, length);
 		word[length] = '\0';
 		if (word_set(word, &part))
@@ -83,6 +89,13 @@ int fop_set_parse(const char *text, uint64_t *set, struct problem *problem)
 	}
 	*set = result;
 	return 0;
+}
+
+int fop_set_check(const char *text, struct problem *why)
+{
+	uint64_t set;
+
+	return fop_set_parse(text, &set, why);
 }
 
 void fop_set_change(const char *text, _Atomic uint64_t *set, const struct xlator *x)

@@ -2,7 +2,6 @@
 /* Options of translators: text to typed fields and back, with bounds, and help for misspelt names. */
 #include "option.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -88,24 +87,36 @@ struct unit {
 	uint64_t factor;
 };
 
+static size_t digits(const char *text)
+{
+	return strspn(text, "0123456789");
+}
+
+/* strtod and its like take more for a number than people do: signs, blanks before it, hexadecimal, exponents, "inf". Where the decimal number ends, NULL if it is none. */
+static char *end_of_number(const char *text)
+{
+	size_t whole = digits(text), part = whole && text[whole] == '.' ? 1 + digits(text + whole + 1) : 0;
+
+	return whole && part != 1 ? (char *)text + whole + part : NULL;
+}
+
 static int parse_units(const char *text, const struct unit *units, uint64_t *value)
 {
-	char *end;
+	char *end = end_of_number(text);
 	double number;
 
-	if (!isdigit((unsigned char)*text))
+	if (!end)
 		return -EINVAL;
 	errno = 0;
-	*value = strtoull(text, &end, 10);
-	number = *end == '.' ? strtod(text, &end) : (double)*value;
+	*value = strtoull(text, NULL, 10);
+	number = memchr(text, '.', (size_t)(end - text)) ? strtod(text, NULL) : (double)*value;
 	if (errno)
 		return -EINVAL;
-	while (*end == ' ')
-		end++;
+	end += end[strspn(end, " ")] ? strspn(end, " ") : 0; /* before a unit */
 	for (; units->name; units++)
 		if (!strcasecmp(end, units->name)) {
 			number *= (double)units->factor;
-			if (number >= 9.2e18)
+			if (number >= 9.2e18 || (number > 0 && number < 1)) /* 0 mostly has a meaning of its own */
 				return -EINVAL;
 			*value = number == (double)*value * (double)units->factor ? *value * units->factor : (uint64_t)number;
 			return 0;
@@ -113,13 +124,49 @@ static int parse_units(const char *text, const struct unit *units, uint64_t *val
 	return -EINVAL;
 }
 
-static const struct unit sizes[] = {
-	{ "", 1 },	   { "b", 1 },		{ "k", 1 << 10 },      { "kib", 1 << 10 },   { "kb", 1 << 10 },
-	{ "m", 1 << 20 },  { "mib", 1 << 20 },	{ "mb", 1 << 20 },     { "g", 1 << 30 },     { "gib", 1 << 30 },
-	{ "gb", 1 << 30 }, { "t", 1ull << 40 }, { "tib", 1ull << 40 }, { "tb", 1ull << 40 }, { NULL, 0 }
-};
+static int parse_whole(const char *text, int64_t *value)
+{
+	const char *number = text + (*text == '-');
+	size_t count = digits(number);
+
+	errno = 0;
+	*value = strtoll(text, NULL, 10);
+	return errno || !count || number[count] ? -EINVAL : 0;
+}
+
+int percent_parse(const char *text, double *value)
+{
+	const char *end = end_of_number(text);
+
+	*value = end ? strtod(text, NULL) : 0;
+	return end && (!*end || !strcmp(end, "%")) ? 0 : -EINVAL;
+}
+
+static const struct unit sizes[] = { { "", 1 },
+				     { "b", 1 },
+				     { "k", 1 << 10 },
+				     { "kib", 1 << 10 },
+				     { "kb", 1 << 10 },
+				     { "m", 1 << 20 },
+				     { "mib", 1 << 20 },
+				     { "mb", 1 << 20 },
+				     { "g", 1 << 30 },
+				     { "gib", 1 << 30 },
+				     { "gb", 1 << 30 },
+				     { "t", 1ull << 40 },
+				     { "tib", 1ull << 40 },
+				     { "tb", 1ull << 40 },
+				     { "p", 1ull << 50 },
+				     { "pib", 1ull << 50 },
+				     { "pb", 1ull << 50 },
+				     { NULL, 0 } };
 static const struct unit durations[] = { { "ms", 1 },	   { "s", 1000 },    { "", 1000 },	{ "sec", 1000 }, { "m", 60000 },
 					 { "min", 60000 }, { "h", 3600000 }, { "d", 86400000 }, { NULL, 0 } };
+
+int size_parse(const char *text, uint64_t *bytes)
+{
+	return parse_units(text, sizes, bytes);
+}
 
 static int parse_choice(const char *text, const char *choices, int64_t *value)
 {
@@ -153,7 +200,6 @@ union value {
 /* -EINVAL: not of the kind; -ERANGE: out of bounds. */
 static int parse(const struct option *o, const char *text, union value *v)
 {
-	char *end;
 	int err = 0;
 
 	memset(v, 0, sizeof(*v));
@@ -161,11 +207,8 @@ static int parse(const struct option *o, const char *text, union value *v)
 	case OPTION_BOOL:
 		return parse_bool(text, &v->flag);
 	case OPTION_INT:
-		errno = 0;
-		v->number = strtoll(text, &end, 10);
-		if (errno || end == text || *end)
-			return -EINVAL;
-		return in_bounds(o, (double)v->number) ? 0 : -ERANGE;
+		err = parse_whole(text, &v->number);
+		return err ? err : in_bounds(o, (double)v->number) ? 0 : -ERANGE;
 	case OPTION_SIZE:
 	case OPTION_DURATION:
 		err = parse_units(text, o->kind == OPTION_SIZE ? sizes : durations, &v->amount);
@@ -173,10 +216,8 @@ static int parse(const struct option *o, const char *text, union value *v)
 			err = -ERANGE;
 		return err;
 	case OPTION_PERCENT:
-		v->percent = strtod(text, &end);
-		if (end == text || (*end && strcmp(end, "%")))
-			return -EINVAL;
-		return v->percent >= 0 && v->percent <= 100 ? 0 : -ERANGE;
+		err = percent_parse(text, &v->percent);
+		return err ? err : v->percent <= 100 ? 0 : -ERANGE;
 	case OPTION_ENUM:
 		return parse_choice(text, o->choices, &v->number);
 	case OPTION_PATH:
@@ -322,9 +363,15 @@ static int apply(const struct option *o, void *private, const struct option_owne
 		 struct past *past, struct problem *p)
 {
 	char want[256], where[256], *old;
+	struct problem why = { "" };
 	union value v;
 	int err = parse(o, text, &v);
 
+	if (!err && o->check && o->check(text, &why)) {
+		free(v.text);
+		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": %s",
+				   place(owner, line, where, sizeof(where)), owner->who, o->name, text, why.text);
+	}
 	if (err)
 		return problem_set(p, EINVAL, "%s%s: option %s can't be \"%.100s\": give it %s",
 				   place(owner, line, where, sizeof(where)), owner->who, o->name, text,

@@ -11,7 +11,7 @@ struct problem;
 enum option_kind {
 	OPTION_BOOL,	 /* bool            on|off|yes|no|true|false */
 	OPTION_INT,	 /* int64_t         decimal; bounds min..max */
-	OPTION_SIZE,	 /* uint64_t bytes  4096, 64K, 1M, 2G */
+	OPTION_SIZE,	 /* uint64_t bytes  4096, 64K, 1.5M, 2 GiB */
 	OPTION_DURATION, /* uint64_t ms     500ms, 30s (or plain 30), 5m, 1h */
 	OPTION_PERCENT,	 /* double          0..100, "12.5" or "12.5%" */
 	OPTION_STRING,	 /* char *          */
@@ -29,6 +29,8 @@ struct option {
 	const char *choices; /* ENUM: "a|b|c" */
 	bool live;	     /* may change while running, see below */
 	bool parsed;	     /* a live text that only init and reconfigure read */
+	/* STRING, PATH: more that the text must be; -EINVAL, with why it can't be that, and what to do. So a wrong one is refused also while it runs, when reconfigure can't do so. */
+	int (*check)(const char *text, struct problem *why);
 };
 #define OPTION_AT(type, field) offsetof(type, field)
 
@@ -58,6 +60,9 @@ int option_change(const struct option *table, void *private, const char *who, co
 /* Text of the current value, into at most size bytes. */
 void option_print(const struct option *, const void *private, char *text, size_t size);
 void options_free(const struct option *table, void *private); /* with the texts that were kept */
+/* What OPTION_SIZE and OPTION_PERCENT take, for texts that may be one or the other. -EINVAL: it is none. */
+int size_parse(const char *text, uint64_t *bytes);
+int percent_parse(const char *text, double *percent); /* it may be above 100 */
 const struct option *option_find(const struct option *table, const char *name);
 /* The known name that looks most like `name`, or NULL: names is NULL-ended. */
 const char *nearest_name(const char *name, const char *const *names);

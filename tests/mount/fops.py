@@ -371,14 +371,24 @@ class Attributes(Case):
             except OSError as e:
                 return e.errno != errno.EPERM
 
-        write_file("f", b"1")
+        os.mknod("f")  # nobody has ever had it open to write
         os.chown("f", 1001, 1001)
-        for uid, mode, left in [(0, 0o6755, 0o755), (0, 0o2745, 0o2745), (1001, 0o4755, 0o755), (1002, 0o4755, None), (1002, 0o755, 0o755)]:
+        for uid, mode, left in [(0, 0o6755, 0o755), (0, 0o2745, 0o2745), (1001, 0o4755, 0o755), (1002, 0o4755, None), (1002, 0o755, 0o755),
+                                (1002, 0o4777, None), (1002, 0o2777, None), (1002, 0o2767, None)]:
             os.chmod("f", mode)
             changed = os.stat("f").st_ctime_ns
             self.assertEqual(ended_well(in_child(lambda: chown_as(uid))), left is not None)
             self.assertEqual(stat.S_IMODE(os.stat("f").st_mode), mode if left is None else left)
             self.assertEqual(os.stat("f").st_ctime_ns > changed, left is not None)
+
+        def reserve_as_other():
+            become_other()
+            os.posix_fallocate(os.open("f", os.O_WRONLY), 0, 100)
+            return True
+
+        os.chmod("f", 0o4777)
+        self.assertTrue(ended_well(in_child(reserve_as_other)))
+        self.assertEqual(stat.S_IMODE(os.stat("f").st_mode), 0o777)
         os.mkdir("d")
         os.chmod("d", 0o2775)
         os.chown("d", -1, -1)

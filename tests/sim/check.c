@@ -303,12 +303,21 @@ static const struct operation *writer_of(unsigned object, uint64_t value)
 	return NULL;
 }
 
+/* A write of the block that is durable by itself. */
+static bool is_durable(const struct operation *o, unsigned object, unsigned block)
+{
+	return o->durable && o->block == block && !o->err && o->ret != UINT64_MAX && o->ret_ns <= nemesis_cut_all() &&
+	       !nemesis_cut_between(o->call_ns, o->ret_ns) && gfid_equal(&o->object, &objects.gfid[object]);
+}
+
 /* Some change of the block that came after `writer` (NULL: any) was synced before the power was cut. */
 static const struct operation *newer_synced(unsigned object, unsigned block, const struct operation *writer)
 {
 	for (unsigned i = 0; operation_at(i); i++) {
 		const struct operation *f = operation_at(i);
 
+		if (is_durable(f, object, block) && (!writer || writer->ret < f->call))
+			return f;
 		if (f->what != OP_FSYNC || f->err || f->ret == UINT64_MAX || f->ret_ns > nemesis_cut_all() ||
 		    !gfid_equal(&f->object, &objects.gfid[object]))
 			continue;

@@ -122,7 +122,7 @@ int disk_do_write(struct sim_disk *p, const void *args, void *result)
 	write_at(p, o, offset, bytes, size);
 	out->written = (uint32_t)size;
 	out->offset = offset;
-	return 0;
+	return in->file->flags & O_DSYNC ? disk_fsync(p->disk, &in->file->inode->gfid, file_slot(in->file, p->x)) : 0;
 }
 
 #define HUGE_FILE (1ull << 44) /* there is no room for it, but it might be */

@@ -43,6 +43,7 @@ struct operation {
 	uint64_t value, size; /* size: bytes */
 	uint64_t values[BLOCKS_MAX];
 	bool final;
+	bool durable; /* WRITE, APPEND: by O_DSYNC, when it was answered */
 };
 /* Appends one that begins now. It stays where it is. */
 struct operation *operation_begin(enum what, unsigned worker);

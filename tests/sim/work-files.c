@@ -19,7 +19,7 @@ static struct file *some_file(struct worker *w)
 	object = some_object(w, S_IFREG);
 	if (!object)
 		return file ? file_ref(file) : NULL;
-	in = (struct open_in){ .inode = inode_ref(object), .flags = O_RDWR };
+	in = (struct open_in){ .inode = inode_ref(object), .flags = O_RDWR | (plan.losses && !pick(3) ? O_DSYNC : 0) };
 	if (!call(w, FOP_open, &in, &out)) {
 		file = file_ref(out.file);
 		keep_file(w, out.file);
@@ -44,6 +44,7 @@ static void write_block(struct worker *w, bool append)
 	o = begin(w, append ? OP_APPEND : OP_WRITE);
 	o->object = file->inode->gfid;
 	o->value = ++work.values;
+	o->durable = file->flags & O_DSYNC;
 	o->block = append ? UINT32_MAX : (unsigned)pick(SIZE_MAX_BLOCKS);
 	for (unsigned i = 0; i < VALUES; i++)
 		bytes[i] = o->value;

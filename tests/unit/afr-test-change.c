@@ -510,16 +510,22 @@ static void write_to(struct doing *d)
 	write_data(d);
 }
 
+static char *number_of(int err)
+{
+	static char text[12];
+
+	snprintf(text, sizeof(text), "%d", err);
+	return text;
+}
+
 /* Whoever may write to a full set could hold it up, with a view for each write. */
 static void has_no_room(void *arg)
 {
 	struct doing writes;
-	char room[12];
 
 	(void)arg;
-	snprintf(room, sizeof(room), "%d", ENOROOM);
 	CHECK_INT(make_file(), 0);
-	all_say("limit", room);
+	all_say("limit", number_of(ENOROOM));
 	write_to(&writes);
 	CHECK_INT(writes.err, -ENOSPC);
 	CHECK_INT(sum_of("failed: "), 0);
@@ -538,6 +544,91 @@ static void what_none_had_room_for_and_none_has_begun_is_not_recovered(void **st
 {
 	(void)state;
 	on_set(3, has_no_room);
+}
+
+/* Whoever writes durably what all have lost could have a view made with each write. */
+static void can_not_sync(void *arg)
+{
+	struct doing writes;
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	file->flags |= O_DSYNC;
+	all_say("limit", number_of(EUNSYNCED));
+	write_to(&writes);
+	CHECK_INT(writes.err, -EIO);
+	CHECK_INT(sum_of("failed: "), 0);
+	all_say("limit", "0");
+	all_say("lost", "1");
+	write_to(&writes);
+	CHECK_INT(writes.err, -EIO);
+	CHECK_INT(sum_of("failed: "), 0);
+	write_to(&writes);
+	CHECK_INT(writes.err, 0);
+	tree_release(&tree, file);
+}
+
+static void what_none_can_sync_any_more_and_none_has_begun_is_not_recovered(void **state)
+{
+	(void)state;
+	on_set(3, can_not_sync);
+}
+
+static uint64_t size_at(int i)
+{
+	struct getattr_in in = { .inode = file->inode };
+	struct getattr_out out = { 0 };
+
+	return tree_call(&tree, locks[i], FOP_getattr, &in, &out) ? 0 : out.attr.size;
+}
+
+static void write_more(void *arg)
+{
+	struct doing *d = arg;
+
+	d->err = tree_write(&tree, file, 4, "more", 4);
+	atomic_store(&d->done, true);
+}
+
+/* The first such write others have done. */
+static void one_can_not_sync(void *arg)
+{
+	struct doing first = { .err = 1 }, more = { .err = 1 };
+
+	(void)arg;
+	CHECK_INT(make_file(), 0);
+	file->flags |= O_DSYNC;
+	say(member[1], "limit", number_of(EUNSYNCED));
+	task_spawn(NULL, write_data, &first);
+	while (!is_written_at(0) || !is_written_at(2))
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&first.done), false);
+	say(member[1], "limit", "0");
+	next_view();
+	while (!atomic_load(&first.done))
+		task_sleep_ms(1);
+	CHECK_INT(first.err, 0);
+	CHECK_INT(sum_of("fsyncs: "), 0);
+	say(member[1], "lost", "1");
+	task_spawn(NULL, write_more, &more);
+	while (sum_of("fsyncs: ") < (unsigned)members && !atomic_load(&more.done))
+		task_sleep_ms(1);
+	CHECK_INT(atomic_load(&more.done), false); /* until the member has left */
+	for (int i = 0; i < members; i++)
+		CHECK_INT(size_at(i), 4);
+	view_number("2");
+	while (!atomic_load(&more.done))
+		task_sleep_ms(1);
+	CHECK_INT(more.err, 0);
+	for (int i = 0; i < members; i++)
+		CHECK_INT(size_at(i), 8);
+	tree_release(&tree, file);
+}
+
+static void what_one_could_not_sync_is_synced_before_it_is_written_durably_again(void **state)
+{
+	(void)state;
+	on_set(3, one_can_not_sync);
 }
 
 static void what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused(void **state)
@@ -665,6 +756,8 @@ const struct CMUnitTest changes[] = {
 	cmocka_unit_test(a_token_that_others_read_under_is_asked_for_to_change),
 	cmocka_unit_test(what_is_made_comes_with_its_token_though_another_is_to_be_shared),
 	cmocka_unit_test(what_none_had_room_for_and_none_has_begun_is_not_recovered),
+	cmocka_unit_test(what_none_can_sync_any_more_and_none_has_begun_is_not_recovered),
+	cmocka_unit_test(what_one_could_not_sync_is_synced_before_it_is_written_durably_again),
 	cmocka_unit_test(what_the_first_refuses_and_another_has_done_is_not_told_to_be_refused),
 	cmocka_unit_test(what_was_lost_in_one_view_is_changed_in_the_next),
 	cmocka_unit_test(what_a_member_could_not_copy_is_pending_there),

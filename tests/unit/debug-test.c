@@ -86,6 +86,8 @@ static int failed(const struct made *m)
 	return count;
 }
 
+#define ERRORS(options) MEMORY "volume errors\ntype debug/error-gen\n" options "subvolumes memory\nend-volume\n"
+
 /* ---- fop-set ---- */
 
 static void sets_of_fops_are_words_added_and_taken_away(void **state)
@@ -102,8 +104,122 @@ static void sets_of_fops_are_words_added_and_taken_away(void **state)
 	assert_true(fop_set_has(set, FOP_read) && !fop_set_has(set, FOP_lookup) && fop_set_has(set, FOP_compound));
 	assert_int_equal(fop_set_parse("mutating", &set, &problem), 0);
 	assert_true(fop_set_has(set, FOP_mkdir) && !fop_set_has(set, FOP_read));
+	assert_int_equal(fop_set_parse("-lookup,-read", &set, &problem), 0);
+	assert_true(fop_set_has(set, FOP_write) && !fop_set_has(set, FOP_read) && !fop_set_has(set, FOP_lookup));
 	assert_int_equal(fop_set_parse("raed", &set, &problem), -EINVAL);
-	assert_non_null(strstr(problem.text, "\"read\""));
+	assert_string_equal(problem.text, "there is no fop \"raed\"; did you mean \"read\"?");
+}
+
+static void says(const char *text, const char *what)
+{
+	struct problem problem = { "" };
+	uint64_t set;
+
+	assert_int_equal(fop_set_parse(text, &set, &problem), -EINVAL);
+	if (!strstr(problem.text, what))
+		fail_msg("of \"%s\": %s", text, problem.text);
+}
+
+static void what_is_no_set_of_fops_is_told_with_what_to_write(void **state)
+{
+	char longest[200];
+
+	(void)state;
+	says("quadrature", "take names of fops, as read");
+	says("read,,wriet", "did you mean \"write\"?");
+	says("READ", "there is no fop \"READ\"");
+	says("all, - read", "right behind it");
+	says("all,-", "right behind it");
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	says(longest, "take names of fops, as read");
+}
+
+/* ---- all that choose by fops ---- */
+
+static const char *const choosers[] = { "error-gen", "delay-gen", "trace", "hold" };
+
+static void open_chooser(struct tree *t, const char *type)
+{
+	char volfile[256];
+
+	snprintf(volfile, sizeof(volfile),
+		 MEMORY "volume chooser\ntype debug/%s\noption fops read\nsubvolumes memory\nend-volume\n", type);
+	open_tree(t, volfile);
+}
+
+static void a_fop_that_there_is_not_is_refused_also_while_it_runs(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < sizeof(choosers) / sizeof(*choosers); i++) {
+		struct problem problem = { "" };
+		char text[64], start[256];
+		struct xlator *x;
+		struct tree t;
+
+		open_chooser(&t, choosers[i]);
+		x = tree_find(&t, "chooser");
+		assert_int_equal(option_change(x->type->options, x->private, "volume chooser", "fops", "mkdri,read", &problem),
+				 -EINVAL);
+		assert_string_equal(
+			problem.text,
+			"volume chooser: option fops can't be \"mkdri,read\": there is no fop \"mkdri\"; did you mean \"mkdir\"?");
+		option_print(option_find(x->type->options, "fops"), x->private, text, sizeof(text));
+		assert_string_equal(text, "read");
+		tree_close(&t);
+		snprintf(start, sizeof(start),
+			 MEMORY "volume chooser\ntype debug/%s\noption fops mkdri\nsubvolumes memory\nend-volume\n",
+			 choosers[i]);
+		refuses(start, "option fops can't be \"mkdri\": there is no fop \"mkdri\"; did you mean \"mkdir\"?");
+	}
+}
+
+/* Each fop, with nothing in it, as none comes to those below the lowest. */
+static void call_each(void *arg)
+{
+	struct tree *t = arg;
+
+	for (int fop = 1; fop < FOP_COUNT; fop++) {
+		_Alignas(16) char in[512] = "", out[512] = "";
+
+		assert_true(fop_info[fop].in_size <= sizeof(in) && fop_info[fop].out_size <= sizeof(out));
+		assert_int_equal(tree_call(t, tree_find(t, "top"), fop, in, out), -EBUSY);
+	}
+}
+
+static unsigned dumped(struct tree *t, const char *volume, const char *what)
+{
+	struct xlator *x = tree_find(t, volume);
+	char *text = NULL, *at;
+	unsigned count;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	x->type->dump(x, f);
+	fclose(f);
+	at = strstr(text, what);
+	count = at ? (unsigned)strtoul(at + strlen(what), NULL, 10) : 0;
+	free(text);
+	return count;
+}
+
+static void each_fop_can_be_chosen(void **state)
+{
+	struct tree t;
+
+	(void)state;
+	open_tree(
+		&t,
+		ERRORS("option errno EBUSY\n") "volume top\ntype debug/delay-gen\noption delay 0ms\nsubvolumes errors\nend-volume\n");
+	for (int fop = 1; fop < FOP_COUNT; fop++) {
+		unsigned before = dumped(&t, "top", "delayed: ");
+
+		change(&t, "top", "fops", fop_info[fop].name);
+		task_call(call_each, &t);
+		assert_int_equal(dumped(&t, "top", "delayed: "), before + 1);
+	}
+	assert_int_equal(dumped(&t, "errors", "injected: "), (FOP_COUNT - 1) * (FOP_COUNT - 1));
+	tree_close(&t);
 }
 
 /* ---- null ---- */
@@ -119,8 +235,6 @@ static void null_is_skipped(void **state)
 }
 
 /* ---- error-gen ---- */
-
-#define ERRORS(options) MEMORY "volume errors\ntype debug/error-gen\n" options "subvolumes memory\nend-volume\n"
 
 static void half_of_all_fail_and_the_same_seed_fails_the_same(void **state)
 {
@@ -308,6 +422,9 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sets_of_fops_are_words_added_and_taken_away),
+		cmocka_unit_test(what_is_no_set_of_fops_is_told_with_what_to_write),
+		cmocka_unit_test(a_fop_that_there_is_not_is_refused_also_while_it_runs),
+		cmocka_unit_test(each_fop_can_be_chosen),
 		cmocka_unit_test(null_is_skipped),
 		cmocka_unit_test(half_of_all_fail_and_the_same_seed_fails_the_same),
 		cmocka_unit_test(errors_stop_at_the_count_and_change_while_running),

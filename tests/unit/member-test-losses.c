@@ -487,6 +487,49 @@ static void a_durable_write_is_a_sync_of_the_file(void **state)
 	on(ON_MEMORY, durably_);
 }
 
+static int put_knowing(struct file *file, uint32_t flags)
+{
+	struct replica_stamp stamp = { .epoch = view.epoch, .sequence = ++sequence, .time = 1000000000, .flags = flags };
+	cleanup_buffer struct buffer *data = buffer_from("data", 4);
+	struct write_in in = { .file = file, .data = data };
+	struct write_out out = { 0 };
+
+	return call(&client, &stamp, NULL, FOP_write, &in, &out);
+}
+
+static void in_vain_(void *arg)
+{
+	cleanup_file struct file *file = NULL, *durable = NULL, *other = NULL;
+
+	(void)arg;
+	count_writes();
+	counting.sync = good_sync;
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(make("f", &file), 0);
+	CHECK_INT(make_durable("g", &durable), 0);
+	CHECK_INT(make_durable("h", &other), 0);
+	CHECK_INT(sync_file(file, -EIO), -EIO);
+	CHECK_INT(sync_file(durable, -EIO), -EIO);
+	waiting = 0; /* counts what the leaf has written */
+	CHECK_INT(put_knowing(durable, REPLICA_UNSYNCED), -EUNSYNCED);
+	CHECK_INT(put_knowing(durable, 0), -EIO);
+	CHECK_INT(waiting, 0);
+	CHECK_INT(put_knowing(file, REPLICA_UNSYNCED), 0);
+	CHECK_INT(put_knowing(other, REPLICA_UNSYNCED), 0);
+	CHECK_INT(waiting, 2);
+	CHECK_INT(change_view(NULL), 0);
+	CHECK_INT(put_knowing(durable, REPLICA_UNSYNCED), -EUNSYNCED); /* in whatever view */
+	CHECK_INT(come_back_from_away(), 0);
+	CHECK_INT(sync_file(durable, 0), 0);
+}
+
+/* It would have to be recovered, and so would each that is tried after it. */
+static void a_durable_write_of_a_file_that_is_not_synced_any_more_is_not_begun(void **state)
+{
+	(void)state;
+	on(ON_MEMORY, in_vain_);
+}
+
 static void with_another_(void *arg)
 {
 	cleanup_file struct file *file = NULL;
@@ -811,6 +854,7 @@ const struct CMUnitTest losses[] = {
 	cmocka_unit_test(of_two_syncs_of_an_open_file_none_succeeds_if_one_is_told_of_a_loss),
 	cmocka_unit_test(of_two_syncs_of_the_disk_none_is_whole_if_one_is_told_of_a_loss),
 	cmocka_unit_test(a_durable_write_is_a_sync_of_the_file),
+	cmocka_unit_test(a_durable_write_of_a_file_that_is_not_synced_any_more_is_not_begun),
 	cmocka_unit_test(a_durable_write_has_failed_if_a_sync_of_the_file_is_told_of_a_loss_meanwhile),
 	cmocka_unit_test(what_the_disk_tells_who_heals_is_remembered),
 	cmocka_unit_test(what_a_disk_has_lost_is_known_to_a_process_that_is_started_anew),

@@ -64,8 +64,9 @@ static void units_are_understood(void **state)
 	static const struct {
 		const char *name, *text;
 		uint64_t value;
-	} good[] = { { "size", "1M", 1 << 20 }, { "size", "1.5KiB", 1536 }, { "size", "17", 17 },   { "wait", "250ms", 250 },
-		     { "wait", "2m", 120000 },	{ "wait", "7", 7000 },	    { "wait", "0.5s", 500 } };
+	} good[] = { { "size", "1M", 1 << 20 }, { "size", "1.5KiB", 1536 }, { "size", "0.0000001 P", 112589990 },
+		     { "size", "17", 17 },	{ "wait", "250ms", 250 },   { "wait", "2m", 120000 },
+		     { "wait", "7", 7000 },	{ "wait", "0.5s", 500 } };
 	struct problem p;
 	struct all a = { 0 };
 
@@ -119,6 +120,51 @@ static void numbers_are_decimal(void **state)
 	(void)state;
 	assert_int_equal(apply(&a, "number", "010", &p), 0);
 	assert_int_equal(a.number, 10);
+	assert_int_equal(apply(&a, "number", "-010", &p), 0);
+	assert_int_equal(a.number, -10);
+	assert_int_equal(apply(&a, "size", "010K", &p), 0);
+	assert_int_equal(a.size, 10240);
+	assert_int_equal(apply(&a, "wait", "010.5", &p), 0);
+	assert_int_equal(a.wait, 10500);
+	assert_int_equal(apply(&a, "share", "010%", &p), 0);
+	assert_true(a.share == 10);
+	options_free(table, &a);
+}
+
+/* As strtod and strtoll would take them. */
+static void what_looks_otherwise_than_a_number_is_none(void **state)
+{
+	static const char *const names[] = { "number", "size", "wait", "share" };
+	static const char *const bad[] = { "",	 " ",	"+5",  " 5",  "5 ",  "0x5", "0x1p2", "5e0", "5e", "5.",
+					   ".5", "inf", "nan", "- 5", "--5", "5x",  "5 x",   "5,5", "1_0" };
+	struct problem p;
+	struct all a = { 0 };
+
+	(void)state;
+	for (size_t n = 0; n < 4; n++)
+		for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+			char told[100];
+
+			snprintf(told, sizeof(told), "option %s can't be \"%s\": give it ", names[n], bad[i]);
+			if (!apply(&a, names[n], bad[i], &p))
+				fail_msg("%s is taken to be \"%s\"", names[n], bad[i]);
+			if (!strstr(p.text, told))
+				fail_msg("not told so: %s", p.text);
+		}
+	options_free(table, &a);
+}
+
+static void what_is_not_nothing_does_not_become_0(void **state)
+{
+	struct problem p;
+	struct all a = { 0 };
+
+	(void)state;
+	assert_int_equal(apply(&a, "wait", "0.5ms", &p), -EINVAL);
+	assert_int_equal(apply(&a, "wait", "1.5ms", &p), 0);
+	assert_int_equal(a.wait, 1);
+	assert_int_equal(apply(&a, "wait", "0.0ms", &p), 0);
+	assert_int_equal(a.wait, 0);
 	options_free(table, &a);
 }
 
@@ -203,6 +249,8 @@ int main(void)
 		cmocka_unit_test(bad_values_are_refused_with_line_and_reason),
 		cmocka_unit_test(bounds_are_told_with_their_units),
 		cmocka_unit_test(numbers_are_decimal),
+		cmocka_unit_test(what_looks_otherwise_than_a_number_is_none),
+		cmocka_unit_test(what_is_not_nothing_does_not_become_0),
 		cmocka_unit_test(a_live_text_stays_for_who_reads_it),
 		cmocka_unit_test(a_misspelt_name_is_answered_with_the_nearest),
 		cmocka_unit_test(a_required_option_is_missed),

@@ -159,6 +159,9 @@ static void what_is_no_brick_of_ours_is_refused_untouched(void **state)
 	expect_refusal(dir, VOLUME_ID, " option format never\n", "is no brick");
 	expect_refusal(dir, "abc", "", "is not a UUID");
 	expect_refusal(dir, VOLUME_ID, " option free-space-floor much\n", "free-space-floor");
+	expect_refusal(dir, VOLUME_ID, " option free-space-floor \"1 \"\n", "free-space-floor"); /* no exbibyte */
+	expect_refusal(dir, VOLUME_ID, " option free-space-floor 0x10\n", "free-space-floor");
+	expect_refusal(dir, VOLUME_ID, " option free-space-floor 100%\n", "free-space-floor");
 	snprintf(file, sizeof file, "%s/data", dir);
 	close(open(file, O_CREAT | O_WRONLY, 0600));
 	expect_refusal(dir, VOLUME_ID, "", "not empty");

@@ -15,10 +15,12 @@ enum { REPLICAS_MAX = 8, REPLICA_SECRET_SIZE = 32, NOTE_OBJECTS = 4, REPLICA_BLO
 
 /* Errors that no application sees. */
 enum {
-	EVIEW = 4110,	    /* another epoch, no lease, frozen, or not attached: fetch the view and try again */
-	EPENDING = 4111,    /* a member that is BACK: the object is pending, the change was skipped */
-	ENOTDONE = 4113,    /* asked with REPLICA_ASK: the change was not done here */
-	ENOROOM = 4114,	    /* told with REPLICA_ROOM: ENOSPC, and nothing of the change was done */
+	EVIEW = 4110,	 /* another epoch, no lease, frozen, or not attached: fetch the view and try again */
+	EPENDING = 4111, /* a member that is BACK: the object is pending, the change was skipped */
+	ENOTDONE = 4113, /* asked with REPLICA_ASK: the change was not done here */
+	ENOROOM = 4114,	 /* told with REPLICA_ROOM: ENOSPC, and nothing of the change was done */
+	EUNSYNCED =
+		4115, /* told with REPLICA_UNSYNCED: a write with O_DSYNC was not done, for of that file the member syncs nothing more (EIO) */
 	ERECOVERING = 4112, /* the object is being recovered, or a token was not free in time: try again soon */
 };
 
@@ -125,7 +127,8 @@ enum {
 	REPLICA_DOUBT = 8,
 	REPLICA_DECIDED = 16,
 	REPLICA_OWN = 32,
-	REPLICA_ROOM = 64
+	REPLICA_ROOM = 64,
+	REPLICA_UNSYNCED = 128
 };
 struct replica_stamp {
 	uint64_t epoch;
@@ -136,7 +139,7 @@ struct replica_stamp {
 	/* REPLICA_HEAL: from the coordinator; REPLICA_READ: no change, also at a member that is BACK; REPLICA_ASK: only if it was done before;
 	 * REPLICA_DOUBT: it may have been done before, and nobody can tell; REPLICA_DECIDED: the first member has answered to it, so a limit refuses it no more;
 	 * REPLICA_OWN: each member does it by itself, of its own accord: the trees of tenants. No client may say that; REPLICA_ROOM: who sends it knows ENOROOM (members of
-	 * before that, which do not know the flag, answer ENOSPC) */
+	 * before that, which do not know the flag, answer ENOSPC); REPLICA_UNSYNCED: who sends it knows EUNSYNCED (others are told EIO) */
 	uint64_t session; /* which one, where a connection has several (a change of graphs): session_tag; 0: whichever */
 };
 uint64_t session_tag(const uint8_t session[16]);

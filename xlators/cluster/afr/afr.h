@@ -71,6 +71,7 @@ struct object {		     /* slot of an inode; afr.rename_token has none */
 	unsigned leaving; /* owners that are giving all back */
 	unsigned losses;  /* how often a member told of one that it gave up */
 	bool locked_ever;
+	atomic_bool unsynced; /* some member may not sync it any more: that is looked at before it is written with O_DSYNC */
 };
 
 /* ---- open files ---- */
@@ -361,6 +362,11 @@ int afr_open(struct request *, struct xlator *, const struct open_in *, struct o
 int afr_opendir(struct request *, struct xlator *, const struct opendir_in *, struct opendir_out *);
 int afr_release(struct request *, struct xlator *, const struct release_in *, struct release_out *);
 int afr_fsync(struct request *, struct xlator *, const struct fsync_in *, struct fsync_out *);
+/* If it is open with O_DSYNC: as that says. */
+int afr_sync_written(struct request *, struct xlator *, struct file *);
+/* The same, if a member may be unable to: before it is written, so that nothing is done that has to be recovered. */
+int afr_sync_doubtful(struct request *, struct xlator *, struct file *);
+void file_unsynced(struct afr *, struct file *, bool yes);
 int afr_readdir(struct request *, struct xlator *, const struct readdir_in *, struct readdir_out *);
 /* An open file with the members' own, which it takes over; NULL: no memory (they are let go). */
 struct file *opened_create(struct afr *, struct inode *, uint32_t flags, struct file *const at[REPLICAS_MAX]);

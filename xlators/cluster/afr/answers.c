@@ -29,6 +29,9 @@ static void sort_answer(struct answers *s, int member, int err)
 	} else if (err == -ENOSPC || err == -ENOROOM || err == -EDQUOT) {
 		s->full |= bit;
 		s->error = err == -ENOROOM ? -ENOSPC : err;
+	} else if (err == -EUNSYNCED) {
+		s->suspect |= bit;
+		s->error = -EIO;
 	} else if (blames_member(err)) {
 		s->suspect |= bit;
 		s->error = s->error && err != -EROFS ? s->error : err;

@@ -228,6 +228,21 @@ static unsigned pause_ms(struct changing *c, const struct answers *s)
 	return more > 4 || (SOON_MS << more) > LATER_MS ? LATER_MS : SOON_MS << more;
 }
 
+/* A member that could not write it durably may not be able to do so any more, and then each write that others do would have to be recovered: from now on that is looked at first. */
+static void note_unsynced(const struct changing *c, const struct view *v, struct fan *f)
+{
+	struct file *file = c->fop == FOP_write ? ((const struct write_in *)c->in)->file : NULL;
+
+	if (!file || !(file->flags & O_DSYNC))
+		return;
+	for (int i = 0; i < v->members; i++) {
+		int err = fan_result(f, i)->asked ? fan_result(f, i)->status : 0;
+
+		if (v->state[i] == MEMBER_IN && (err == -EUNSYNCED || err == -EIO || err == -EROFS))
+			file_unsynced(c->a, file, true);
+	}
+}
+
 /* One round to all members. *over: no more attempts. */
 static int round_of(struct changing *c, const struct view *v, bool *over)
 {
@@ -235,7 +250,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 				       c->flight->sequence,
 				       flights_settled(c->a),
 				       MUTANT("new-time") ? clock_wall_ns() : c->time,
-				       REPLICA_ROOM | (c->in_doubt ? REPLICA_DOUBT : 0),
+				       REPLICA_ROOM | REPLICA_UNSYNCED | (c->in_doubt ? REPLICA_DOUBT : 0),
 				       session_tag(c->a->session) };
 	struct answers s;
 	struct fan *f;
@@ -250,6 +265,7 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 	c->sent = v->epoch;
 	limit_decided(c, v, f, &stamp);
 	lock_refused(c, v, f);
+	note_unsynced(c, v, f);
 	switch (answers_judge(c->a, v, f, &c->note, &s)) {
 	case DONE:
 		if (c->collect)
@@ -264,9 +280,9 @@ static int round_of(struct changing *c, const struct view *v, bool *over)
 		if (c->in_doubt && (err == -ENOENT || err == -EEXIST || err == -ENODATA || (looks_first(c) && err == -ESTALE)))
 			err = -EIO; /* perhaps it was this change that made it so */
 		c->clean = s.over || (err != -EROFS && !answer_may_be_done(err)) || all_refuse(c, v, f, err);
-		if (err == -ENOROOM) {
+		if (err == -ENOROOM || err == -EUNSYNCED) {
 			c->clean &= !c->in_doubt;
-			err = -ENOSPC;
+			err = err == -ENOROOM ? -ENOSPC : -EIO;
 		}
 		*over = true;
 		break;
@@ -630,8 +646,10 @@ static int place_append(struct changing *c)
 int afr_write(struct request *rq, struct xlator *x, const struct write_in *in, struct write_out *out)
 {
 	struct changing c;
-	int err;
+	int err = afr_sync_doubtful(rq, x, in->file);
 
+	if (err)
+		return err;
 	if (!(in->flags & WRITE_APPEND))
 		return afr_change(rq, x, FOP_write, in, out);
 	changing_init(&c, rq, x, FOP_write, in, out);

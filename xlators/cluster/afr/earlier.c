@@ -235,12 +235,7 @@ static int fetch(struct changing *c, const struct view *v, bool *over)
 /* Where a recovery has done it, it is in memory alone. */
 static int make_durable(struct changing *c, struct file *file)
 {
-	struct fsync_in in = { .file = file, .datasync = (file->flags & O_SYNC) != O_SYNC };
-	struct fsync_out out;
-
-	if (!(file->flags & O_DSYNC) || MUTANT("recovered-unsynced"))
-		return 0;
-	return afr_fsync(c->rq, c->a->x, &in, &out) ? -EIO : 0;
+	return !MUTANT("recovered-unsynced") && afr_sync_written(c->rq, c->a->x, file) ? -EIO : 0;
 }
 
 static int take(struct changing *c, const struct view *v, uint64_t value, bool *over)

@@ -370,6 +370,14 @@ static bool is_of_the_disk(int err)
 	return err == -EIO || err == -ENOSPC || err == -EDQUOT || err == -EROFS;
 }
 
+void file_unsynced(struct afr *a, struct file *file, bool yes)
+{
+	struct object *o = object_of(a, file->inode);
+
+	if (o)
+		atomic_store(&o->unsynced, yes);
+}
+
 /* Durable at every member that takes part, in one and the same view: also at those that are BACK, for they become IN as they are. One of which the disk has
  * lost something does not come to have it in that view. */
 int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, struct fsync_out *out)
@@ -406,6 +414,8 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 		fan_free(f);
 		if (!err && v.epoch == lost)
 			err = -EIO;
+		if (!err || v.epoch == lost)
+			file_unsynced(a, in->file, err);
 		if (!err)
 			return 0;
 		afr_view_stale(a, v.epoch);
@@ -420,6 +430,21 @@ int afr_fsync(struct request *rq, struct xlator *x, const struct fsync_in *in, s
 		err = task_sleep_ms(SOON_MS);
 	} while (!err && clock_ns() < deadline);
 	return err ? err : -EIO;
+}
+
+int afr_sync_written(struct request *rq, struct xlator *x, struct file *file)
+{
+	struct fsync_in in = { .file = file, .datasync = (file->flags & O_SYNC) != O_SYNC };
+	struct fsync_out out;
+
+	return file->flags & O_DSYNC ? afr_fsync(rq, x, &in, &out) : 0;
+}
+
+int afr_sync_doubtful(struct request *rq, struct xlator *x, struct file *file)
+{
+	struct object *o = object_of(afr_of(x), file->inode);
+
+	return o && atomic_load(&o->unsynced) && !MUTANT("write-unlooked") ? afr_sync_written(rq, x, file) : 0;
 }
 
 /* ---- listings ---- */

@@ -38,12 +38,12 @@ unsigned limit_asks(struct changing *c, const struct view *v)
 	return until && first >= 0 && clock_ns() < until && may_grow(c) ? 1u << first : members_of(v);
 }
 
-/* It has done it, or refuses for a reason that others have as well, or (ENOROOM) that is below what judges limits: there was room within the limit. (It may say itself that it is to be asked, once more: its set has an allotment, and it waits for more. That an object without a name is not at the first says nothing of the others.) */
+/* It has done it, or refuses for a reason that others have as well, or (ENOROOM) that is below what judges limits: there was room within the limit. Not EUNSYNCED, by which it does not come to look at limits. (It may say itself that it is to be asked, once more: its set has an allotment, and it waits for more. That an object without a name is not at the first says nothing of the others.) */
 static bool has_decided(int err)
 {
 	if (err == -ESTALE || err == -ENAMELESS)
 		return true;
-	return !err || (err != -EOVERLIMIT && err != -EASKFIRST && err != -EVIEW && err != -ERECOVERING &&
+	return !err || (err != -EOVERLIMIT && err != -EASKFIRST && err != -EVIEW && err != -ERECOVERING && err != -EUNSYNCED &&
 			!answer_may_be_done(err) && err != -EROFS);
 }
 

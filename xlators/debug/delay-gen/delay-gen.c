@@ -15,8 +15,8 @@ struct delay_gen {
 };
 
 static const struct option options[] = {
-	{ "fops", OPTION_STRING, OPTION_AT(struct delay_gen, fops), "all", "which fops: names, all, mutating, reading, -NAME",
-	  .live = true },
+	{ "fops", OPTION_STRING, OPTION_AT(struct delay_gen, fops), "all",
+	  "which fops: names, all, none, mutating, reading, -NAME", .live = true, .check = fop_set_check },
 	{ "percent", OPTION_PERCENT, OPTION_AT(struct delay_gen, percent), "100", "share of them that wait", .live = true },
 	{ "delay", OPTION_DURATION, OPTION_AT(struct delay_gen, delay_ms), "10ms", "how long", .live = true },
 	{ "jitter", OPTION_DURATION, OPTION_AT(struct delay_gen, jitter_ms), "0ms", "and up to so much longer, at random",

@@ -16,16 +16,17 @@ struct error_gen {
 
 #define ERRORS(X)                                                                                                              \
 	X(EIO)                                                                                                                 \
-	X(ENOSPC) X(EACCES) X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) X(ETIMEDOUT) X(EDQUOT)       \
-		X(EROFS) X(ENOLCK) X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
+	X(ENOSPC)                                                                                                              \
+	X(EACCES) X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) X(ETIMEDOUT) X(EDQUOT) X(EROFS)        \
+		X(ENOLCK) X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
 #define NUMBER(name) name,
 #define CHOICE(name) "|" #name
 static const int errors[] = { ERRORS(NUMBER) };
 static const char choices[] = "" ERRORS(CHOICE);
 
 static const struct option options[] = {
-	{ "fops", OPTION_STRING, OPTION_AT(struct error_gen, fops), "all", "which fops: names, all, mutating, reading, -NAME",
-	  .live = true },
+	{ "fops", OPTION_STRING, OPTION_AT(struct error_gen, fops), "all",
+	  "which fops: names, all, none, mutating, reading, -NAME", .live = true, .check = fop_set_check },
 	{ "percent", OPTION_PERCENT, OPTION_AT(struct error_gen, percent), "100", "share of them that fail", .live = true },
 	{ "errno", OPTION_ENUM, OPTION_AT(struct error_gen, error), "EIO", "the error they fail with", .choices = choices + 1,
 	  .live = true },

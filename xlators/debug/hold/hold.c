@@ -24,8 +24,8 @@ struct hold {
 };
 
 static const struct option options[] = {
-	{ "fops", OPTION_STRING, OPTION_AT(struct hold, fops), "none", "park these: names, all, mutating, reading, -NAME",
-	  .live = true },
+	{ "fops", OPTION_STRING, OPTION_AT(struct hold, fops), "none", "park these: names, all, none, mutating, reading, -NAME",
+	  .live = true, .check = fop_set_check },
 	{ "count", OPTION_INT, OPTION_AT(struct hold, count), "0", "park no more than so many, 0: no limit", .max = INT64_MAX,
 	  .live = true },
 	{ NULL },

@@ -17,8 +17,8 @@ struct trace {
 #define LINE_MAX_BYTES 2048
 
 static const struct option options[] = {
-	{ "fops", OPTION_STRING, OPTION_AT(struct trace, fops), "all", "which fops: names, all, mutating, reading, -NAME",
-	  .live = true },
+	{ "fops", OPTION_STRING, OPTION_AT(struct trace, fops), "all", "which fops: names, all, none, mutating, reading, -NAME",
+	  .live = true, .check = fop_set_check },
 	{ "file", OPTION_STRING, OPTION_AT(struct trace, file), "", "append to this file instead of the log (absolute path)" },
 	{ NULL },
 };

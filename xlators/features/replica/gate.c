@@ -182,6 +182,7 @@ void touch_made(struct member *m, enum fop fop, const void *out)
 }
 
 struct admitted {
+	const struct gfid *durable; /* told: what is to be on the disk with the change; or NULL */
 	struct kept_note *note;
 	unsigned parity;
 	enum limits_rule limits;
@@ -249,6 +250,20 @@ static bool takes_long(const struct note *n)
 	return n->fop == FOP_copy_range && n->objects && o->kind == NOTE_DATA && o->end - o->start > COPY_MOST;
 }
 
+/* What a change is to bring to the disk by itself. */
+static const struct gfid *durable_of(enum fop fop, const void *in)
+{
+	const struct write_in *write = in;
+
+	return fop == FOP_write && write->file->flags & O_DSYNC ? &write->file->inode->gfid : NULL;
+}
+
+/* With the lock held. It would be done, and fail all the same, so that members differ: each such write would have to be recovered. */
+static bool is_in_vain(const struct member *m, const struct admitted *a)
+{
+	return a->durable && losses_have(&m->lost, a->durable) && !MUTANT("forget-lost") && !MUTANT("write-in-vain");
+}
+
 /* With the lock held. 0, or why not. `source`: what is copied from, or NULL. */
 static int admit(struct member *m, struct request *rq, const struct replica_stamp *stamp, const struct note *n,
 		 const struct gfid *source, struct admitted *a)
@@ -289,6 +304,8 @@ static int admit(struct member *m, struct request *rq, const struct replica_stam
 		return -ERECOVERING;
 	if (member_state(m) == MEMBER_BACK && any_pending(m, n, source) && !MUTANT("change-pending"))
 		return skip(m, n);
+	if (is_in_vain(m, a))
+		return stamp->flags & REPLICA_UNSYNCED ? -EUNSYNCED : -EIO;
 	a->in_doubt = stamp->flags & REPLICA_DOUBT;
 	if (before)
 		note_remove(m, before);
@@ -468,7 +485,7 @@ static int perform(struct request *rq, struct xlator *x, enum fop fop, const str
 {
 	if (fop == FOP_setxattr && is_quota(((const struct setxattr_in *)in)->name))
 		return limit_set(rq, x, stamp, in, out);
-	if (fop == FOP_write && ((const struct write_in *)in)->file->flags & O_DSYNC && !MUTANT("write-unjudged"))
+	if (durable_of(fop, in) && !MUTANT("write-unjudged"))
 		return member_write_durably(member_of(x), rq, note, in, out);
 	return fop_call(rq, x->child[0], fop, in, out);
 }
@@ -494,7 +511,7 @@ static int change(struct request *rq, struct xlator *x, enum fop fop, const stru
 		  void *out)
 {
 	struct member *m = member_of(x);
-	struct admitted a = { 0 };
+	struct admitted a = { .durable = durable_of(fop, in) };
 	struct note n;
 	unsigned objects;
 	int err = note_of(fop, in, &n);

@@ -297,6 +297,7 @@ void node_forget(struct mount *, struct inode *, uint64_t nlookup); /* taken bac
 void nodes_forget_all(struct mount *, struct inode_table *);
 struct node_state *node_state(struct mount *, struct inode *); /* NULL: nothing is kept of it */
 struct handle *handle_create(struct mount *, struct file *);   /* takes over the reference; NULL: it is dropped */
+bool opened_to_write(struct mount *, const struct inode *);    /* by some program of this mount */
 void handle_destroy(struct mount *, struct handle *);
 void attr_fill(struct fuse_attr *, const struct attr *);
 void statx_fill(struct fuse_statx *, const struct attr *); /* the same, and the birth if it is known */
@@ -428,9 +429,10 @@ void unmounted(struct device *);
 	X(mkdir)                                                                                                               \
 	X(unlink)                                                                                                              \
 	X(rmdir)                                                                                                               \
-	X(rename) X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr)          \
-		X(removexattr) X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create)             \
-			X(fallocate) X(rename2) X(lseek) X(copy_file_range) X(statx)
+	X(rename)                                                                                                              \
+	X(link) X(open) X(read) X(write) X(statfs) X(release) X(fsync) X(setxattr) X(getxattr) X(listxattr) X(removexattr)     \
+		X(flush) X(opendir) X(readdir) X(readdirplus) X(getlk) X(setlk) X(access) X(create) X(fallocate) X(rename2)    \
+			X(lseek) X(copy_file_range) X(statx)
 #define X(op) int serve_##op(struct ask *);
 OPERATIONS(X)
 #undef X

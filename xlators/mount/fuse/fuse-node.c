@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inodes and open files as the kernel numbers them: a node id is an inode's address, a file handle a handle's. */
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -88,6 +89,17 @@ struct handle *handle_create(struct mount *m, struct file *file)
 	m->handles = h;
 	pthread_mutex_unlock(&m->handles_lock);
 	return h;
+}
+
+bool opened_to_write(struct mount *m, const struct inode *inode)
+{
+	bool yes = false;
+
+	pthread_mutex_lock(&m->handles_lock);
+	for (const struct handle *h = m->handles; h && !yes; h = h->next)
+		yes = h->file->inode == inode && (h->file->flags & O_ACCMODE) != O_RDONLY;
+	pthread_mutex_unlock(&m->handles_lock);
+	return yes;
 }
 
 void handle_destroy(struct mount *m, struct handle *h)

@@ -133,6 +133,23 @@ static uint32_t set_valid(uint32_t valid)
 	return ours;
 }
 
+/* chown(2) with -1 for both ids is for the owner, if there is anything to drop. The kernel asks for the same before somebody writes, who has opened the file for that. */
+static int drop_decided(struct ask *a, struct inode *inode)
+{
+	struct attr attr;
+	int err;
+
+	if (request_is_root(&a->rq) || opened_to_write(a->mount, inode))
+		return 0;
+	err = attributes(a, 0, 0, &attr);
+	if (err || attr.uid == a->rq.uid || !(attr.mode & (S_ISUID | S_ISGID)))
+		return err;
+	if (attr.mode & S_ISUID || attr.mode & S_IXGRP)
+		return -EPERM;
+	err = request_in_group(&a->rq, attr.gid);
+	return err < 0 ? err : err ? 0 : -EPERM;
+}
+
 int serve_setattr(struct ask *a)
 {
 	const struct fuse_setattr_in *arg = (const void *)a->arg;
@@ -149,9 +166,12 @@ int serve_setattr(struct ask *a)
 			 .mtime = { arg->mtime, arg->mtimensec } },
 	};
 	struct setattr_out out = { 0 };
-	if (!in.set.valid &&
-	    !S_ISDIR(in.inode->type)) /* chown(2) with -1 for both, or setuid of a file is in the way of fallocate(2) */
+	if (!in.set.valid && !S_ISDIR(in.inode->type)) {
+		int refused = drop_decided(a, in.inode);
+		if (refused)
+			return refused;
 		in.set.valid = SET_KILL_PRIV;
+	}
 	known_recast_begins(a->mount, in.set.valid & SET_SIZE);
 	int err = setattr_on(&a->rq, ask_child(a), &in, &out);
 	known_recast_ends(a->mount, in.set.valid & SET_SIZE);

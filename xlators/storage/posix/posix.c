@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/posix: stores a brick in a plain directory. Options, life cycle, free space; posix.md tells what holds. */
-#include <math.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
@@ -26,28 +25,17 @@ static const struct option options[] = {
 
 static int floor_parse(struct brick *b, struct problem *problem)
 {
-	static const char units[] = "KMGTP";
-	char *end;
-	double value = strtod(b->floor_text, &end);
-	const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+	const char *text = b->floor_text;
+	size_t length = strlen(text);
+	int err;
 
-	if (end == b->floor_text || !isfinite(value) || value < 0 || value > 1e18)
-		goto bad;
-	if (!strcmp(end, "%") && value < 100) {
-		b->floor_percent = value;
-		return 0;
-	}
-	if (unit && end[1] == '\0')
-		value *= (double)(1ull << (10 * (unit - units + 1)));
-	else if (*end)
-		goto bad;
-	if (value > 9e18)
-		goto bad;
-	b->floor_bytes = (uint64_t)value;
-	return 0;
-bad:
-	return problem_set(problem, EINVAL, "free-space-floor \"%s\" is neither a size (10G) nor a percentage below 100 (1%%)",
-			   b->floor_text);
+	if (length && text[length - 1] == '%')
+		err = percent_parse(text, &b->floor_percent) || b->floor_percent >= 100;
+	else
+		err = size_parse(text, &b->floor_bytes);
+	return err ? problem_set(problem, EINVAL,
+				 "free-space-floor \"%s\" is neither a size (10G) nor a percentage below 100 (1%%)", text)
+		   : 0;
 }
 
 uint64_t brick_floor(const struct brick *b, uint64_t total_bytes)
