@@ -26,14 +26,15 @@ struct demo_form {
 	const char *tenants; /* NAME,NAME...: each has a mount of its own, below the mount point */
 };
 int demo_create(struct demo *, const char *directory, const struct demo_form *, struct problem *);
-int demo_encrypt(struct demo *, struct problem *); /* before the first start: with a key in the directory, demo.key and demo.secret */
+int demo_encrypt(struct demo *,
+		 struct problem *); /* before the first start: with a key in the directory, demo.key and demo.secret */
 int demo_start(struct demo *, struct problem *);
 int demo_stop(struct demo *, struct problem *);	 /* data stay */
 int demo_purge(struct demo *, struct problem *); /* when stopped: what it made in the directory */
 void demo_close(struct demo *);
 
 const struct process *demo_server(const struct demo *); /* NULL: not running */
-size_t demo_mounts(const struct demo *);		      /* 1, or as many as there are tenants */
+size_t demo_mounts(const struct demo *);		/* 1, or as many as there are tenants */
 char *demo_mountpoint(const struct demo *, size_t number);
 const struct process *demo_mount(const struct demo *, size_t number); /* NULL: not mounted */
 
@@ -41,7 +42,7 @@ const struct process *demo_mount(const struct demo *, size_t number); /* NULL: n
 char *demo_file(const struct demo *, const char *name); /* in its directory */
 /* Certificates of the server and of each tenant, and the tenants in the specification. */
 int demo_make_tenants(struct demo *, const char *names, struct problem *);
-int demo_check_names(const char *names, struct problem *); /* they can be names of tenants */
+int demo_check_names(const char *names, struct problem *);			  /* they can be names of tenants */
 int demo_check_tenants(const struct demo *, const char *names, struct problem *); /* just these are there */
 char *demo_tls(const struct demo *, size_t mount); /* the directory with the files of that mount's tenant; NULL: no TLS */
 #endif

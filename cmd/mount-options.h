@@ -7,7 +7,7 @@
 struct mount_options {
 	struct option_value *given; /* for the top volume */
 	size_t count;
-	char *log, *log_level; /* log=FILE, log-level=LEVEL */
+	char *log, *log_level;	/* log=FILE, log-level=LEVEL */
 	char *key, *key_secret; /* key=FILE, key-secret=FILE */
 };
 /* tls-dir=DIR is for the process: see tls_dir_use(). */

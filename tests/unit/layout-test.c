@@ -114,8 +114,11 @@ static void owners_never_change_between_versions(void **state)
 
 static void what_is_written_to_be_renamed_is_made_where_it_will_be(void **state)
 {
-	static const char *const of_data[] = { "data", "data~", "data.tmp", "data.new", "data.part", "data.lock", ".data.x7Yz09" };
-	static const char *const others[] = { ".data", "data.x7Yz09", ".data.x7Yz0", ".data.x7Yz0-", ".data.x7Yz099", "data.tmp.tmp", "Data", "data." };
+	static const char *const of_data[] = {
+		"data", "data~", "data.tmp", "data.new", "data.part", "data.lock", ".data.x7Yz09"
+	};
+	static const char *const others[] = { ".data",	       "data.x7Yz09",  ".data.x7Yz0", ".data.x7Yz0-",
+					      ".data.x7Yz099", "data.tmp.tmp", "Data",	      "data." };
 	static const char *const themselves[] = { "~", ".tmp", ".x.abcde", "..abcdef", ".", "" };
 	struct gfid d = directory(1), e = directory(2);
 
@@ -304,9 +307,8 @@ struct lie {
 static void bytes_that_lie_are_refused(void **state)
 {
 	static const struct lie lies[] = {
-		{ 0, 0 },  { 0, 2 },   { 1, 2 },   { 1, 1 },   { 2, 1 },   { 3, 2 },   { 3, 4 },   { 4, 0x40 },
-		{ 15, 9 }, { 19, 1 },  { 27, 2 },  { 27, 0 },  { 20, 1 },  { 21, 2 },  { 21, 0 },  { 23, 2 },
-		{ 22, 1 }, { 23, 0 },
+		{ 0, 0 },  { 0, 2 },  { 1, 2 },	 { 1, 1 },  { 2, 1 },  { 3, 2 },  { 3, 4 },  { 4, 0x40 }, { 15, 9 },
+		{ 19, 1 }, { 27, 2 }, { 27, 0 }, { 20, 1 }, { 21, 2 }, { 21, 0 }, { 23, 2 }, { 22, 1 },	  { 23, 0 },
 	};
 	struct layout l = wide(3), back;
 	uint8_t bytes[LAYOUT_SIZE_MAX + 1];

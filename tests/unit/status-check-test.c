@@ -221,14 +221,10 @@ static void the_moving_of_names_is_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_what_is_well_nothing_is_said),
-		cmocka_unit_test(a_brick_that_takes_no_changes_is_wrong),
-		cmocka_unit_test(servers_are_looked_at),
-		cmocka_unit_test(trouble_with_another_server_is_told),
-		cmocka_unit_test(certificates_are_looked_at),
-		cmocka_unit_test(bricks_are_looked_at),
-		cmocka_unit_test(members_are_looked_at),
-		cmocka_unit_test(the_moving_of_names_is_looked_at),
+		cmocka_unit_test(of_what_is_well_nothing_is_said), cmocka_unit_test(a_brick_that_takes_no_changes_is_wrong),
+		cmocka_unit_test(servers_are_looked_at),	   cmocka_unit_test(trouble_with_another_server_is_told),
+		cmocka_unit_test(certificates_are_looked_at),	   cmocka_unit_test(bricks_are_looked_at),
+		cmocka_unit_test(members_are_looked_at),	   cmocka_unit_test(the_moving_of_names_is_looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

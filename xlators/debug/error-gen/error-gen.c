@@ -17,8 +17,9 @@ struct error_gen {
 #define ERRORS(X)                                                                                                              \
 	X(EIO)                                                                                                                 \
 	X(ENOSPC)                                                                                                              \
-	X(EACCES) X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) X(ETIMEDOUT) X(EDQUOT) X(EROFS)        \
-		X(ENOLCK) X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
+	X(EACCES)                                                                                                              \
+	X(EPERM) X(ENOENT) X(EAGAIN) X(EINTR) X(ENOMEM) X(ESTALE) X(ENOTCONN) X(ETIMEDOUT) X(EDQUOT) X(EROFS) X(ENOLCK)        \
+		X(EBUSY) X(ENODATA) X(EEXIST) X(ENAMETOOLONG) X(ECANCELED) X(EOPNOTSUPP)
 #define NUMBER(name) name,
 #define CHOICE(name) "|" #name
 static const int errors[] = { ERRORS(NUMBER) };

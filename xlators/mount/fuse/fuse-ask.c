@@ -125,7 +125,7 @@ static void serve(void *arg)
 		if (!err)
 			err = a->op->serve(a);
 		again = !a->replied && ask_again(a, err);
-		if (err == -ESTALE) { /* the kernel asks for the names once more, and those below shall tell what they are */
+		if (err == -ESTALE) {	 /* the kernel asks for the names once more, and those below shall tell what they are */
 			known_rename(m); /* nor is what others are learning at this moment good for it */
 			known_forget(m);
 		}
