@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/dht, fsck: each thing that it finds is made by hand, told, put right, and gone then; what is right stays as it was. */
-#include "dht-tree.h"
+#include "fsck-test.h"
 
 #include "place.h"
 
 enum { AWAY_DIR_PATH = 96 };
-static char *told; /* by the last fsck */
+char *told;
 
-/* name_at, in a buffer that is kept longer. In the place of the first subvolume, if that has left, the last. */
-static const char *named(int child, const char *prefix)
+const char *named(int child, const char *prefix)
 {
 	static char names[64][64];
 	static unsigned next;
@@ -16,8 +15,7 @@ static const char *named(int child, const char *prefix)
 	return strcpy(names[next++ % 64], name_at(child < (int)gone ? SUBVOLUMES - 1 : child, prefix));
 }
 
-/* Runs it. What was told is in `told`. */
-static int fsck(const char *words)
+int fsck(const char *words)
 {
 	char copy[64], *rest = copy, *argv[4] = { (char *)"fsck" }, *word;
 	size_t size;
@@ -37,7 +35,7 @@ static int fsck(const char *words)
 	return err;
 }
 
-static int count(const char *line)
+int count(const char *line)
 {
 	int n = 0;
 
@@ -59,13 +57,12 @@ static bool finds(const char *words, const char *what, int number)
 	return yes;
 }
 
-static bool is_clean(void)
+bool is_clean(void)
 {
 	return finds("wait=1", "nothing", 0);
 }
 
-/* Told, nothing changed; put right; clean. */
-static bool found_and_mended(const char *what, int number)
+bool found_and_mended(const char *what, int number)
 {
 	struct census before = census(), after;
 
@@ -81,7 +78,7 @@ static bool found_and_mended(const char *what, int number)
 	return false;
 }
 
-static void at_brick(int child)
+void at_brick(int child)
 {
 	char volume[8];
 
@@ -89,10 +86,10 @@ static void at_brick(int child)
 	at(volume);
 }
 
-/* What is right, and stays: a file in a directory, one with names at two subvolumes, one that was renamed to another one. */
-static char kept[3][64], kept_file[80]; /* the latter in kept[2] */
+char kept[3][64];
+static char kept_file[80]; /* in kept[2] */
 
-static int build_kept(void)
+int build_kept(void)
 {
 	int err;
 
@@ -112,7 +109,7 @@ static int build_kept(void)
 	return err ? err : tree_unlink(&tree, named(1, "moves"));
 }
 
-static bool is_kept(void)
+bool is_kept(void)
 {
 	return reads(kept[0], "kept") && reads(kept[1], "kept") && links(kept[0]) == 2 && reads(kept_file, "moved") &&
 	       links(kept_file) == 1;
@@ -145,7 +142,7 @@ static int mknod_with(const char *path, const struct gfid *gfid)
 	return err;
 }
 
-static const char *lost_name(const struct gfid *gfid, char path[64])
+const char *lost_name(const struct gfid *gfid, char path[64])
 {
 	char text[GFID_TEXT];
 
@@ -569,183 +566,6 @@ PROPERTY(directories_have_pointers_too)
 	CHECK(is_kept());
 }
 
-/* ---- what is under way ---- */
-
-static bool is_somewhere(const char *a, const char *b, const struct gfid *gfid)
-{
-	char path[64];
-
-	return reads(a, "text") || reads(b, "text") || reads(lost_name(gfid, path), "text");
-}
-
-static void drop_records_in(const char *path)
-{
-	struct dirents list = { 0 };
-	struct file *dir = NULL;
-	char name[160];
-
-	if (tree_opendir(&tree, path, &dir))
-		return;
-	CHECK_INT(tree_readdir(&tree, dir, &list), 0);
-	tree_release(&tree, dir);
-	for (uint32_t i = 0; i < list.count; i++) {
-		snprintf(name, sizeof(name), "%s/%s", path, list.entry[i].name);
-		if (strchr("pidsu", list.entry[i].name[0]) && list.entry[i].name[1] == '.')
-			CHECK_INT(tree_unlink(&tree, name), 0);
-	}
-	fop_out_clear(FOP_readdir, &list);
-}
-
-static void drop_records(void)
-{
-	char path[64];
-
-	for (int child = 0; child < SUBVOLUMES; child++)
-		for (unsigned i = 0; i < 16; i++) {
-			at_brick(child);
-			snprintf(path, sizeof(path), DHT_HIDDEN "/work/%x", i);
-			drop_records_in(path);
-		}
-	at("dht");
-}
-
-/* Cut off after so many messages; then all records go, as if their subvolume had lost them. */
-static void cut_at(unsigned messages, bool loses, unsigned *sent)
-{
-	const char *a = named(0, "a"), *b = named(1, "b");
-	struct attr of;
-
-	CHECK_INT(put(a, "text"), 0);
-	CHECK_INT(put(b, "text"), 0);
-	CHECK_INT(tree_getattr(&tree, a, &of), 0);
-	cut_after(messages, false);
-	tree_rename(&tree, a, b, 0);
-	*sent = cut_end();
-	if (loses)
-		drop_records();
-	CHECK_INT(fsck("repair wait=1"), 0);
-	CHECK(is_clean());
-	CHECK_INT(census().work, 0);
-	CHECK(is_somewhere(a, b, &of.gfid));
-	CHECK(loses || (links(b) == 1 && (reads(a, "text") ? links(a) == 1 : true)));
-	tree_unlink(&tree, a);
-	tree_unlink(&tree, b);
-	CHECK(is_kept());
-}
-
-#ifdef __SANITIZE_THREAD__ /* which is slow, and not there for this: not at each, and one round, whatever it finds */
-enum { STEP = 6, SLOW = 2, ROUNDS = 1, ENOUGH = 0, LOOKS = 4 };
-#else
-enum { STEP = 1, SLOW = 1, ROUNDS = 20, ENOUGH = 2, LOOKS = 20 };
-#endif
-
-static void cut_anywhere(bool loses, unsigned each)
-{
-	const unsigned step = moment_step(each);
-	unsigned messages = first_moment(each), sent = 0;
-
-	CHECK_INT(build_kept(), 0);
-	do {
-		cut_at(messages, loses, &sent);
-		if (failures)
-			fprintf(stderr, "after %u messages; then: %s\n", messages, told);
-		messages += step;
-	} while (!failures && sent > messages - step);
-	CHECK(messages > 10);
-}
-
-PROPERTY(a_rename_of_one_who_died_is_ended)
-{
-	cut_anywhere(false, SLOW);
-}
-
-PROPERTY(those_of_a_volume_whose_first_has_left)
-{
-	enum { FEW = 5 };
-
-	cut_anywhere(false, FEW * SLOW * SLOW);
-}
-
-static void a_rename_of_one_who_died_is_ended_where_the_first_has_left(void **state)
-{
-	gone = 1;
-	those_of_a_volume_whose_first_has_left(state);
-	gone = 0;
-}
-
-PROPERTY(a_rename_whose_record_is_lost_loses_no_file)
-{
-	cut_anywhere(true, SLOW);
-}
-
-/* One who dies at each message of a rename, and its record is lost; adds to *found how often what waits was all that fsck found then. */
-static void lost_while_it_waits(const char *a, const char *b, unsigned *found)
-{
-	unsigned sent = 0, messages = 0;
-
-	CHECK_INT(put(a, "text"), 0);
-	do {
-		cut_after(messages, false);
-		tree_rename(&tree, a, b, 0);
-		sent = cut_end();
-		drop_records();
-		CHECK_INT(fsck("wait=1"), 0);
-		if (count("finding waits-without-intent\n") == 1 && count("finding ") == 1 && reads(a, "text")) {
-			*found += 1;
-			CHECK(found_and_mended("waits-without-intent", 1));
-			CHECK(reads(a, "text") && links(a) == 1);
-		}
-		CHECK_INT(fsck("repair wait=1"), 0);
-		messages += STEP;
-	} while (sent > messages - STEP && reads(a, "text"));
-	tree_unlink(&tree, a);
-	tree_unlink(&tree, b);
-}
-
-/* How many messages a rename takes depends on the directories that are there, and these on its id: so once may not be enough. */
-PROPERTY(what_waits_for_nothing_goes_with_its_anchor)
-{
-	unsigned found = 0;
-
-	CHECK_INT(build_kept(), 0);
-	for (int i = 0; i < ROUNDS && found < ENOUGH && !failures; i++)
-		lost_while_it_waits(named(0, "a"), named(1, "b"), &found);
-	CHECK(found >= ENOUGH);
-	CHECK(is_kept());
-}
-
-PROPERTY(a_pointer_that_nobody_ends_is_ended)
-{
-	const char *a = named(0, "a"), *b = named(1, "b");
-
-	CHECK_INT(build_kept(), 0);
-	CHECK_INT(put(a, "text"), 0);
-	CHECK_INT(tree_link(&tree, a, b), 0);
-	let_fail(0, "unlink", "EIO"); /* the anchor stays */
-	CHECK_INT(tree_unlink(&tree, b), 0);
-	let_work(0);
-	CHECK_INT(links(a), 2);
-	CHECK(found_and_mended("unended", 1));
-	CHECK_INT(links(a), 1);
-	CHECK(is_kept());
-}
-
-PROPERTY(a_mark_of_nobody_is_removed)
-{
-	struct mark m = { .hash = mark_hash("file"), .attempt = 1, .subvolume = 1 };
-	char xattr[MARK_NAME];
-	uint8_t bytes[MARK_SIZE];
-
-	CHECK_INT(build_kept(), 0);
-	gfid_create(&m.intent);
-	mark_encode(&m, bytes);
-	at_brick(0);
-	CHECK_INT(tree_setxattr(&tree, kept[2], mark_name(m.hash, xattr), bytes, sizeof(bytes), 0), 0);
-	CHECK_INT(tree_setxattr(&tree, "", xattr, bytes, sizeof(bytes), 0), 0);
-	CHECK(found_and_mended("mark-without-intent", 2));
-	CHECK(is_kept());
-}
-
 /* ---- names of the root, and one file at two subvolumes ---- */
 
 PROPERTY(a_name_where_it_does_not_belong_is_called_otherwise)
@@ -934,11 +754,6 @@ int main(void)
 		cmocka_unit_test(a_pointer_that_tells_a_wrong_place_is_set_right),
 		cmocka_unit_test(an_xattr_that_makes_no_sense_is_set_right_or_goes),
 		cmocka_unit_test(directories_have_pointers_too),
-		cmocka_unit_test(a_rename_of_one_who_died_is_ended),
-		cmocka_unit_test(a_rename_whose_record_is_lost_loses_no_file),
-		cmocka_unit_test(what_waits_for_nothing_goes_with_its_anchor),
-		cmocka_unit_test(a_pointer_that_nobody_ends_is_ended),
-		cmocka_unit_test(a_mark_of_nobody_is_removed),
 		cmocka_unit_test(what_is_left_where_a_directory_was_at_home_goes_if_it_is_empty),
 		cmocka_unit_test(a_part_of_a_directory_that_no_layout_names_goes_if_it_is_empty),
 		cmocka_unit_test(where_a_directory_is_to_be_at_home_is_not_found),
@@ -949,7 +764,6 @@ int main(void)
 		cmocka_unit_test(without_a_subvolume_nothing_is_judged),
 		cmocka_unit_test(what_is_held_by_who_moves_a_file_is_told_in_words),
 		cmocka_unit_test(what_clients_do_meanwhile_is_not_found),
-		cmocka_unit_test(a_rename_of_one_who_died_is_ended_where_the_first_has_left),
 	};
 	int failed;
 
@@ -960,6 +774,7 @@ int main(void)
 	if (getenv("FSCK_TEST")) /* a pattern of names */
 		cmocka_set_test_filter(getenv("FSCK_TEST"));
 	failed = cmocka_run_group_tests(tests, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("under_way", under_way, under_way_count, tasks_start, tasks_stop);
 
 	free(told);
 	return failed;
