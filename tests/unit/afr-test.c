@@ -694,5 +694,6 @@ int main(void)
 	failed += _cmocka_run_group_tests("earlier", earlier_tests, earlier_tests_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("brought", brought_tests, brought_tests_count, tasks_start, tasks_stop);
 	failed += _cmocka_run_group_tests("owner", owner_tests, owner_tests_count, tasks_start, tasks_stop);
+	failed += _cmocka_run_group_tests("silent", silent_tests, silent_tests_count, tasks_start, tasks_stop);
 	return failed + _cmocka_run_group_tests("held", held_tests, held_tests_count, tasks_start, tasks_stop);
 }

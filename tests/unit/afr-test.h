@@ -20,8 +20,8 @@ extern atomic_int disbelieved; /* how often those above were told not to believe
 /* The last of three is an arbiter. */
 void on_set_with_arbiter(task_fn *);
 void on_set(int count, task_fn *);
-int make_file(void);	 /* "f", opened */
-int make_unopened(void); /* no member has been asked for it */
+int make_file(void);	      /* "f", opened */
+int make_unopened(void);      /* no member has been asked for it */
 int make_named(const char *); /* the same, with another name */
 unsigned counted_at(int i, const char *what);
 bool parked_at(int i); /* hold[i] has something */
@@ -52,4 +52,8 @@ extern const unsigned earlier_tests_count;
 /* afr-test-held.c */
 extern const struct CMUnitTest held_tests[];
 extern const unsigned held_tests_count;
+
+/* afr-test-silent.c */
+extern const struct CMUnitTest silent_tests[];
+extern const unsigned silent_tests_count;
 #endif

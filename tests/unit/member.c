@@ -15,6 +15,7 @@ struct member {
 	atomic_int out;				      /* number of a member that is OUT; -1: none */
 	atomic_uint fsyncs, lookups, getattrs, reads; /* that were answered */
 	atomic_uint refused, releases, failed, acquires, lowers, opened, closed, setlks, asked, skips;
+	atomic_uint attaching, attached; /* attaches: that wait for an answer, that had one */
 	atomic_uint epoch;
 	atomic_int recovering; /* opens that are still to be told so */
 	atomic_bool refuses;   /* writes, and what gives a name, as in another view */
@@ -23,6 +24,7 @@ struct member {
 	atomic_bool ill;       /* its disk fails where a lock is asked for */
 	atomic_bool unknowing; /* of each file through which a lock is asked for */
 	atomic_bool deaf;      /* to what has failed: it can't be reached */
+	atomic_bool silent;    /* when it is asked for the view, until it is told to speak, whatever the deadline */
 	atomic_bool grants;    /* who makes a file has its token with the answer */
 	atomic_bool nameless;  /* of all that is asked for: it has no name */
 	atomic_bool renamed;   /* of all that is asked for: it is called "elsewhere", in the root */
@@ -82,6 +84,18 @@ static int names(struct replica_out *out, const char *name)
 	return pack_end(&p, &out->data);
 }
 
+static int attach(struct member *m, struct replica_out *out)
+{
+	atomic_fetch_add(&m->attaching, 1);
+	task_shield(true);
+	while (atomic_load(&m->silent))
+		task_sleep_ms(1);
+	task_shield(false);
+	atomic_fetch_sub(&m->attaching, 1);
+	atomic_fetch_add(&m->attached, 1);
+	return view_now(m, out);
+}
+
 static int member_replica(struct request *rq, struct xlator *x, const struct replica_in *in, struct replica_out *out)
 {
 	struct member *m = x->private;
@@ -112,7 +126,7 @@ static int member_replica(struct request *rq, struct xlator *x, const struct rep
 	case REPLICA_OUTCOME:
 		return outcome(m, out);
 	case REPLICA_ATTACH:
-		return view_now(m, out);
+		return attach(m, out);
 	case REPLICA_LINKS:
 	case REPLICA_NAMES:
 		return nameless ? names(out, NULL) : atomic_load(&m->renamed) ? names(out, "elsewhere") : -EOPNOTSUPP;
@@ -237,11 +251,11 @@ static void member_dump(struct xlator *x, FILE *f)
 
 	fprintf(f,
 		"fsyncs: %u\nlookups: %u\ngetattrs: %u\nreads: %u\nrefused: %u\nreleases: %u\nfailed: %u\nacquires: %u\nlowers: %u\n"
-		"opened: %u\nclosed: %u\nsetlks: %u\nasked: %u\nskips: %u\n",
+		"opened: %u\nclosed: %u\nsetlks: %u\nasked: %u\nskips: %u\nattaching: %u\nattached: %u\n",
 		atomic_load(&m->fsyncs), atomic_load(&m->lookups), atomic_load(&m->getattrs), atomic_load(&m->reads),
 		atomic_load(&m->refused), atomic_load(&m->releases), atomic_load(&m->failed), atomic_load(&m->acquires),
 		atomic_load(&m->lowers), atomic_load(&m->opened), atomic_load(&m->closed), atomic_load(&m->setlks),
-		atomic_load(&m->asked), atomic_load(&m->skips));
+		atomic_load(&m->asked), atomic_load(&m->skips), atomic_load(&m->attaching), atomic_load(&m->attached));
 }
 
 static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
@@ -257,6 +271,8 @@ static int member_command(struct xlator *x, int argc, char **argv, FILE *f)
 		atomic_store(&m->did, atoi(argv[1]));
 	else if (!strcmp(argv[0], "healed"))
 		atomic_store(&m->healed, atoi(argv[1]));
+	else if (!strcmp(argv[0], "silent"))
+		atomic_store(&m->silent, atoi(argv[1]));
 	else if (!strcmp(argv[0], "grants"))
 		atomic_store(&m->grants, atoi(argv[1]));
 	else if (!strcmp(argv[0], "nameless"))
