@@ -7,7 +7,8 @@
 #include "replica.h"
 
 enum {
-	WITHOUT_UNSYNCED = 4,
+	WITHOUT_LEAVING = 4,
+	WITHOUT_UNSYNCED = WITHOUT_LEAVING + 4,
 	WITHOUT_UNNAMED = WITHOUT_UNSYNCED + 8,
 	WITHOUT_DEPARTING = WITHOUT_UNNAMED + 4,
 	WITHOUT_REPEATED = WITHOUT_DEPARTING + 4,
@@ -27,7 +28,8 @@ static struct lease_reply told(uint32_t cut)
 				      .repeated = 8,
 				      .departing = 9,
 				      .unnamed = 10,
-				      .unsynced = 1 },
+				      .unsynced = 1,
+				      .leaving = 1 },
 			   after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
@@ -76,6 +78,14 @@ static void a_member_that_tells_of_no_repeated_changes_is_understood(void **s)
 	assert_int_equal(told(WITHOUT_REPEATED).failures, 1);
 }
 
+static void a_member_that_does_not_tell_that_it_is_leaving_is_understood(void **state)
+{
+	(void)state;
+	assert_int_equal(told(0).leaving, 1);
+	assert_int_equal(told(WITHOUT_LEAVING).leaving, 0);
+	assert_int_equal(told(WITHOUT_LEAVING).unsynced, 1);
+}
+
 static void a_member_that_does_not_tell_what_its_disk_has_lost_is_understood(void **state)
 {
 	(void)state;
@@ -101,9 +111,9 @@ static void a_member_that_tells_of_nobody_who_departs_is_understood(void **s)
 	assert_int_equal(told(WITHOUT_DEPARTING).repeated, 8);
 }
 
-static void a_coordinator_that_does_not_say_that_changes_wait_is_understood(void **s)
+static void a_coordinator_that_does_not_say_whom_it_needs_or_that_changes_wait_is_understood(void **s)
 {
-	struct lease_call before = { .epoch = 1, .unproven = true, .changes_wait = true }, after = { 0 };
+	struct lease_call before = { .epoch = 1, .unproven = true, .changes_wait = true, .needed = true }, after = { 0 };
 	struct pack p = { 0 };
 	struct blob blob = { 0 };
 	struct unpack u;
@@ -113,7 +123,11 @@ static void a_coordinator_that_does_not_say_that_changes_wait_is_understood(void
 	assert_int_equal(pack_end(&p, &blob), 0);
 	u = unpack_blob(&blob);
 	unpack_lease_call(&u, &after);
-	assert_true(after.unproven && after.changes_wait && !u.failed);
+	assert_true(after.unproven && after.changes_wait && after.needed && !u.failed);
+	blob.size--;
+	u = unpack_blob(&blob);
+	unpack_lease_call(&u, &after);
+	assert_true(after.unproven && after.changes_wait && !after.needed && !u.failed);
 	blob.size--;
 	u = unpack_blob(&blob);
 	unpack_lease_call(&u, &after);
@@ -156,7 +170,8 @@ int main(void)
 		cmocka_unit_test(a_member_that_tells_of_nobody_who_departs_is_understood),
 		cmocka_unit_test(a_member_that_does_not_tell_what_its_disk_has_lost_is_understood),
 		cmocka_unit_test(a_member_that_does_not_tell_from_when_its_list_is_whole_is_understood),
-		cmocka_unit_test(a_coordinator_that_does_not_say_that_changes_wait_is_understood),
+		cmocka_unit_test(a_coordinator_that_does_not_say_whom_it_needs_or_that_changes_wait_is_understood),
+		cmocka_unit_test(a_member_that_does_not_tell_that_it_is_leaving_is_understood),
 		cmocka_unit_test(what_follows_is_skipped),
 		cmocka_unit_test(the_boot_stays_while_the_machine_runs),
 	};
