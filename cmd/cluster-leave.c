@@ -40,6 +40,6 @@ void cluster_leave(void)
 		usleep(LOOK_MS * 1000);
 	}
 	if (in_a_row < 2)
-		log_info(NULL, NULL, "not all replica sets have made a view without the bricks of this server within %d s",
+		log_info(NULL, NULL, "not all replica sets have come to rest without the bricks of this server within %d s",
 			 LEAVE_MS / 1000);
 }

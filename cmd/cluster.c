@@ -110,7 +110,7 @@ static bool register_leads(void)
 	return store_leads(cluster.store);
 }
 
-/* The others may elect another an election's time (1 s) after they heard of the leader; it may take twice that time and a tick until
+/* The others may elect another an election's time (1 s) after they heard of the leader (sooner if it hands over, but then it does not count as leading any more); it may take twice that time and a tick until
  * it steps down, and what the store says of it may be 0.8 s old. */
 static const struct cluster_register views = { register_get, register_replace, register_leads, 2000000000 };
 
@@ -520,23 +520,24 @@ static void stop_coordinators(void)
 void cluster_stop(void)
 {
 	stop_watcher();
-	allotments_stop();
 	movers_stop(); /* while its bricks are there */
 	cluster_http_stop();
-	if (cluster.store)
+	if (cluster.store) {
 		cluster_leave();
-	stop_coordinators();
-	if (cluster.store)
 		store_hand_over(cluster.store); /* who decides next finds its members as they were left */
+	}
+	allotments_stop(); /* until then its bricks serve, and may want room */
+	stop_coordinators();
+	cluster_register_set(NULL);
+	store_close(
+		cluster.store); /* before the bricks, whose disks may take long: if nobody has taken the lead, somebody can now */
+	cluster.store = NULL;
 	for (size_t i = 0; i < cluster.volumes; i++)
 		volume_free(&cluster.volume[i]);
 	free(cluster.volume);
 	cluster.volume = NULL;
 	cluster.volumes = 0;
 	cluster_specs_forget();
-	cluster_register_set(NULL);
-	store_close(cluster.store);
-	cluster.store = NULL;
 	free(cluster.state);
 	free(cluster.name);
 }

@@ -20,7 +20,6 @@ struct job {
 	union {
 		struct raft_apply apply;
 		struct raft_change change;
-		struct raft_transfer transfer;
 	} request;
 	struct raft_buffer text; /* until libraft takes it */
 	raft_id id;
@@ -202,35 +201,42 @@ static bool may_change_members(struct job *j)
 	return false;
 }
 
+/* Also when an election's time is over in which the heir has not taken the lead. */
 static void transfer_done(struct raft_transfer *transfer)
 {
-	finish(transfer->data, 0);
+	struct job *j = transfer->data;
+
+	finish(j, raft_state(&j->log->raft) == RAFT_LEADER ? -ETIMEDOUT : 0);
 }
 
 /* Libraft would choose one that is down, if that has all entries. */
 static void hand_over_start(struct job *j)
 {
-	raft_id heir = shared_heir(j->log);
-	int status = heir ? 0 : RAFT_NOTFOUND;
+	struct shared *l = j->log;
+	raft_id heir = shared_heir(l);
+	int status = raft_state(&l->raft) != RAFT_LEADER ? RAFT_NOTLEADER : heir ? 0 : RAFT_NOTFOUND;
 
-	j->request.transfer.data = j;
-	if (!status)
-		status = raft_transfer(&j->log->raft, &j->request.transfer, heir, transfer_done);
+	if (!status) {
+		l->transfer.data = j;
+		status = raft_transfer(&l->raft, &l->transfer, heir, transfer_done);
+	}
 	started(j, status);
 }
 
 void shared_hand_over(struct store *s)
 {
 	struct shared *l = s->log;
-	bool led = shared_leads(s);
-	struct job *j;
+	struct job *j = job_create(l, hand_over_start);
+	int err;
 
 	pthread_mutex_lock(&l->lock);
 	l->retired = true;
 	pthread_mutex_unlock(&l->lock);
-	j = led ? job_create(l, hand_over_start) : NULL;
-	if (j && job_run(j, HAND_OVER_S))
-		log_info(NULL, NULL, "no other server has taken the lead of the cluster yet");
+	err = j ? job_run(j, HAND_OVER_S) : -ENOMEM;
+	if (err && err != -EREMOTE)
+		log_info(
+			NULL, NULL,
+			"no other server has taken the lead of the cluster yet: one is elected when this one has closed its store");
 }
 
 static void add_start(struct job *j)

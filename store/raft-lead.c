@@ -184,7 +184,7 @@ void shared_tick(uv_timer_t *timer)
 	}
 	if (raft_state(&l->raft) != RAFT_LEADER) {
 		lead(l, false);
-	} else if (!store_leads(l->store) && !l->barrier_pending) {
+	} else if (!store_leads(l->store) && !l->barrier_pending && !l->retired) {
 		l->barrier.data = l;
 		l->barrier_is_old = false;
 		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);

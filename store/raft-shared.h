@@ -40,6 +40,8 @@ struct shared {
 	struct raft_fsm fsm;
 	struct raft raft;
 	raft_index began_with; /* the end of the log when it was opened */
+	struct raft_transfer
+		transfer; /* on the loop only; libraft uses it until what it sends has gone, which may be after that has ended */
 	struct raft_barrier barrier;
 	bool barrier_pending, barrier_is_old, told;	/* on the loop only */
 	size_t entry_bytes;				/* so, too: of the largest of late */

@@ -49,8 +49,8 @@ int store_open_shared(const char *directory, const char *name, const char *addre
 bool store_leads(struct store *);
 /* Whether it knows again all that it knew before it was closed or killed: a shared store learns from the others how much of that is committed, and is older until then. */
 bool store_replayed(struct store *);
-/* Before store_close(): from now on this server does not lead, and another one that is up takes the lead at once. Returns when it has, or after 2 s; at once if this one does
- * not lead, or nobody else is up. */
+/* Before store_close(): from now on this server does not count as leading, and another one that is up takes the lead at once. Returns when it has; when it has not within a second
+ * or two, which can be asked for once more, and is over with store_close(), too; at once if this one does not lead, or nobody else was heard of late. */
 void store_hand_over(struct store *);
 /* One server at a time, by the one that leads. Returns when the cluster has agreed on it. */
 int store_add(struct store *, const char *name, const char *address, struct problem *);

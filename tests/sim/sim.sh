@@ -59,6 +59,7 @@ for seed in 304 316 320 353; do
 	[ "$here" = "$there" ] || { printf '%s\n' "$here" "$there"; echo "FAIL: seed $seed is another run on another file system"; exit 1; }
 done
 run "power cuts of all, and of one again" --only "power cut of all and one again" --seeds 1-100
+run "ends in good order" --only "end in good order,kill -9,coordinator crash,late messages" --seeds 1-100
 run "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds "$three"
 for seed in 1764 1962 6014; do # which lost names once, as did 199
 	run "one after the other" --members 3 --gentle --only "one after the other" --ops 120 --seeds $seed-$seed

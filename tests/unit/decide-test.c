@@ -405,6 +405,82 @@ static void who_is_back_and_suspects_itself_is_left_out(void **state)
 	end();
 }
 
+/* All are IN, and nothing is owed. */
+static void begin_whole(void)
+{
+	begin();
+	c.view.state[1] = MEMBER_IN;
+	c.view.away = 0;
+	c.member[1].known = true;
+	c.owed = c.stored_owed = (struct owed){ .scrub = false };
+}
+
+static void go_on_in_made(void)
+{
+	c.view = made;
+	made = (struct view){ 0 };
+	for (int i = 0; i < MEMBERS; i++)
+		c.member[i].last.epoch = c.view.epoch;
+}
+
+static void who_is_going_to_end_is_left_out_and_not_taken_back(void **state)
+{
+	(void)state;
+	begin_whole();
+	c.member[0].last.leaving = 1;
+	assert_false(decided(&c)); /* it has said so, and nothing came of it yet */
+	decide(&c);
+	assert_int_equal(made.state[0], MEMBER_OUT);
+	assert_int_equal(view_mask(&made, MEMBER_IN), 6);
+	assert_false(c.member[0].needed);
+	go_on_in_made();
+	assert_true(decided(&c));
+	decide(&c);
+	assert_int_equal(made.epoch, 0); /* it still answers */
+	c.member[0].last.leaving = 0;
+	c.member[0].last.incarnation++; /* started anew */
+	decide(&c);
+	assert_int_equal(made.state[0], MEMBER_BACK);
+	end();
+}
+
+/* One alone could go, but then the other one, without which nothing goes on, would come back to a view that it was not in. */
+static void of_more_than_can_be_spared_nobody_is_left_out(void **state)
+{
+	(void)state;
+	begin_whole();
+	c.member[0].last.leaving = c.member[2].last.leaving = 1;
+	decide(&c);
+	assert_int_equal(made.epoch, 0);
+	assert_true(c.member[0].needed && c.member[2].needed && !c.member[1].needed);
+	assert_true(decided(&c)); /* there is nothing to wait for */
+	end();
+}
+
+static void who_alone_has_everything_is_needed(void **state)
+{
+	(void)state;
+	begin_whole();
+	c.owed = c.stored_owed = (struct owed){ .recovery = true, .held = true };
+	c.member[2].last.leaving = 1;
+	decide(&c);
+	assert_true(!made.epoch || made.state[2] == MEMBER_IN);
+	assert_true(c.member[2].needed);
+	end();
+}
+
+/* Of a coordinator that makes its first view the members are frozen until that is there. */
+static void the_first_view_is_waited_for(void **state)
+{
+	(void)state;
+	begin_whole();
+	c.view.epoch = 0;
+	assert_true(decided(&c));
+	c.deciding = true;
+	assert_false(decided(&c));
+	end();
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -423,6 +499,10 @@ int main(void)
 		cmocka_unit_test(changes_wait_while_a_recovery_is_owed),
 		cmocka_unit_test(the_register_keeps_what_is_owed),
 		cmocka_unit_test(the_register_of_a_version_before_is_read),
+		cmocka_unit_test(who_is_going_to_end_is_left_out_and_not_taken_back),
+		cmocka_unit_test(of_more_than_can_be_spared_nobody_is_left_out),
+		cmocka_unit_test(who_alone_has_everything_is_needed),
+		cmocka_unit_test(the_first_view_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -433,13 +433,13 @@ static void wait_patiently(struct fan *f)
 	task_shield(false);
 }
 
-/* A member has said that its view is another one by now, so whoever is silent may have left that. */
-static bool view_has_changed(const struct fan *f)
+/* A member has said that its view is another one by now, so whoever is silent may have left that: the epoch that is over. 0: nobody has. */
+static uint64_t epoch_over(const struct fan *f)
 {
 	for (int i = 0; i < f->a->members; i++)
 		if (f->branch[i].result.asked && f->branch[i].result.done && f->branch[i].result.answered == -EVIEW)
-			return true;
-	return false;
+			return f->branch[i].stamp.epoch;
+	return 0;
 }
 
 static void wait_all(struct fan *f)
@@ -449,13 +449,15 @@ static void wait_all(struct fan *f)
 	task_shield(true);
 	pthread_mutex_lock(&f->lock);
 	while (waits_for_any(f, view)) {
-		bool changed = view_has_changed(f);
+		uint64_t over = epoch_over(f);
 
-		if ((!changed || looks) && task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS) != -ETIMEDOUT)
+		if ((!over || looks) && task_cond_wait(&f->answered, &f->lock, clock_ns() + LOOK_NS) != -ETIMEDOUT)
 			continue;
-		looks += changed;
+		looks += over != 0;
 		pthread_mutex_unlock(&f->lock);
-		view = changed ? view_fetched(f->a, true) : view_now(f->a);
+		if (over)
+			afr_view_stale(f->a, over);
+		view = over ? view_fetched(f->a, false) : view_now(f->a);
 		pthread_mutex_lock(&f->lock);
 	}
 	give_up_rest(f);

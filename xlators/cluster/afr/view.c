@@ -6,7 +6,7 @@ enum { FETCH_NS = 1000000000, PAUSE_MIN_MS = 5, PAUSE_MAX_MS = 100 };
 
 /* ---- tasks ---- */
 
-static int spawn_on(struct afr *a, struct shard *shard, task_fn *fn, void *arg)
+int afr_spawn(struct afr *a, task_fn *fn, void *arg)
 {
 	bool stopping;
 	int err;
@@ -17,21 +17,24 @@ static int spawn_on(struct afr *a, struct shard *shard, task_fn *fn, void *arg)
 	pthread_mutex_unlock(&a->lock);
 	if (stopping)
 		return -ECANCELED;
-	err = task_spawn(shard, fn, arg);
+	err = task_spawn(NULL, fn, arg);
 	if (err)
 		afr_task_ends(a);
 	return err;
 }
 
-int afr_spawn(struct afr *a, task_fn *fn, void *arg)
-{
-	return spawn_on(a, NULL, fn, arg);
-}
-
-/* On the caller's shard. */
+/* On the caller's shard; also at the end, which waits for him. */
 static int spawn_here(struct afr *a, task_fn *fn, void *arg)
 {
-	return spawn_on(a, task_shard(task_self()), fn, arg);
+	int err;
+
+	pthread_mutex_lock(&a->lock);
+	a->tasks++;
+	pthread_mutex_unlock(&a->lock);
+	err = task_spawn(task_shard(task_self()), fn, arg);
+	if (err)
+		afr_task_ends(a);
+	return err;
 }
 
 int afr_spawn_single(struct afr *a, bool *running, task_fn *fn)

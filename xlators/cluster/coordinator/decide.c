@@ -79,6 +79,17 @@ static bool lacks_first(const struct coordinator *c, const struct decision *d)
 	return first >= 0 && unfit(c, d, first);
 }
 
+/* All that are going to end, or none: where too few are left each has to come back before the set goes on, and none shall lack what the others did meanwhile. */
+static bool can_spare_leaving(const struct coordinator *c, const struct decision *d)
+{
+	struct view v = d->next;
+
+	for (int i = 0; i < c->members; i++)
+		if (c->member[i].last.leaving)
+			v.state[i] = MEMBER_OUT;
+	return view_has_quorum(&v) || MUTANT("spare-one-by-one");
+}
+
 /* Why it should not stay, if the others can do without it. */
 static const char *unwanted(const struct coordinator *c, const struct decision *d, int i, uint32_t suspected)
 {
@@ -88,7 +99,7 @@ static const char *unwanted(const struct coordinator *c, const struct decision *
 		return NULL;
 	if (c->member[i].failed)
 		return "its disk did not do what others did";
-	if (c->member[i].last.leaving)
+	if (c->member[i].last.leaving && can_spare_leaving(c, d))
 		return "it is going to end";
 	if (!(suspected >> i & 1))
 		return NULL;
@@ -313,8 +324,8 @@ static void take_back(const struct coordinator *c, struct decision *d)
 	for (int i = 0; i < c->members; i++) {
 		const struct remote_member *m = &c->member[i];
 
-		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) || m->last.leaving ||
-		    clock_ns() < m->out_since_ns + m->wait_ns)
+		if (d->base.state[i] != MEMBER_OUT || d->next.state[i] != MEMBER_OUT || !member_live(c, i) ||
+		    (m->last.leaving && !MUTANT("take-back-leaving")) || clock_ns() < m->out_since_ns + m->wait_ns)
 			continue;
 		if (d->next.away >> i & 1 && d->base.disk[i] == m->last.disk) /* it has everything: it comes by a cold start */
 			continue;
@@ -673,7 +684,7 @@ bool decided(struct coordinator *c)
 	for (int i = 0; i < c->members; i++)
 		done &= !c->member[i].last.leaving || c->view.state[i] == MEMBER_OUT || c->member[i].needed ||
 			!member_live(c, i);
-	done = (done && !c->deciding) || !c->view.epoch;
+	done = (done || !c->view.epoch) && !c->deciding;
 	pthread_mutex_unlock(&c->lock);
 	return done || !register_leads();
 }
