@@ -9,7 +9,6 @@ struct doing {
 	atomic_bool done;
 };
 void await(struct doing *);
-void let_go(int i); /* what hold[i] keeps */
 int flush(struct file *through, uint64_t owner);
 void come_back(struct doing *write, char *fop);
 void is_free_at(int i, struct inode *);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/afr: what is read of a change that is under way; that its token is kept until it has ended; and that what was lost in one view may be there in another.
  * Each of these tests fails with one of the mutants (tests/sim/mutants.seeds) that the simulator needs luck to find. */
-#include "afr-test.h"
+#include "afr-test-doing.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -11,37 +11,6 @@
 #include "replica.h"
 
 /* ---- what is under way ---- */
-
-struct doing {
-	int err;
-	atomic_bool done;
-};
-
-static void write_data(void *arg)
-{
-	struct doing *d = arg;
-
-	d->err = tree_write(&tree, file, 0, "data", 4);
-	atomic_store(&d->done, true);
-}
-
-static void read_data(void *arg)
-{
-	struct doing *d = arg;
-	struct buffer *data = NULL;
-
-	d->err = tree_read(&tree, file, 0, 4, &data);
-	buffer_unref(data);
-	atomic_store(&d->done, true);
-}
-
-static bool is_written_at(int i)
-{
-	struct getattr_in in = { .inode = file->inode };
-	struct getattr_out out = { 0 };
-
-	return !tree_call(&tree, locks[i], FOP_getattr, &in, &out) && out.attr.size == 4;
-}
 
 static unsigned sum_of(const char *what)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/afr: a change that is good only while a lock is held (libcore/held.h) is done by all members or by none, and where one is known to have given the lock up nothing
  * is sent. */
-#include "afr-test.h"
+#include "afr-test-doing.h"
 
 #include <fcntl.h>
 
@@ -104,11 +104,6 @@ static void is_refused_by_all(void *arg)
 	take_anew(2);
 	tree_release(&tree, file);
 }
-
-struct doing {
-	int err;
-	atomic_bool done;
-};
 
 static void write_aside(void *arg)
 {

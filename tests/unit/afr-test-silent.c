@@ -1,48 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster/afr: nobody waits for a member that is silent once there is a view without it. The last of three is, for as long as the test wants, whatever deadlines there
  * are: so what has ended has ended without its answer. */
-#include "afr-test.h"
+#include "afr-test-doing.h"
 
 #include <fcntl.h>
 
 enum { SILENT = 2, LOOKS = 20000 }; /* after so many, of 1 ms and more, it is said to wait */
-
-struct doing {
-	int err;
-	atomic_bool done;
-};
-
-static void write_data(void *arg)
-{
-	struct doing *d = arg;
-
-	d->err = tree_write(&tree, file, 0, "data", 4);
-	atomic_store(&d->done, true);
-}
-
-static void read_data(void *arg)
-{
-	struct doing *d = arg;
-	struct buffer *data = NULL;
-
-	d->err = tree_read(&tree, file, 0, 4, &data);
-	buffer_unref(data);
-	atomic_store(&d->done, true);
-}
-
-static bool is_written_at(int i)
-{
-	struct getattr_in in = { .inode = file->inode };
-	struct getattr_out out = { 0 };
-
-	return !tree_call(&tree, locks[i], FOP_getattr, &in, &out) && out.attr.size == 4;
-}
-
-static void let_go(int i)
-{
-	say(hold[i], "hold", "none");
-	say(hold[i], "release", "all");
-}
 
 static void let_speak(void)
 {

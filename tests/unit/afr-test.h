@@ -29,7 +29,7 @@ void say(struct xlator *to, char *word, char *more);
 void all_say(char *word, char *more);
 void next_view(void);
 void view_number(char *number); /* so many more views than one there have been */
-bool parked_at(int i);		/* hold[i] keeps something */
+void let_go(int i);		/* of all that hold[i] keeps, and is to keep */
 struct lock lock_of(uint32_t type, uint64_t owner);
 int lock(struct xlator *at, struct file *through, struct lock);
 
