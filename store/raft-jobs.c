@@ -229,9 +229,7 @@ void shared_hand_over(struct store *s)
 	struct job *j = job_create(l, hand_over_start);
 	int err;
 
-	pthread_mutex_lock(&l->lock);
-	l->retired = true;
-	pthread_mutex_unlock(&l->lock);
+	atomic_store(&l->retired, true);
 	err = j ? job_run(j, HAND_OVER_S) : -ENOMEM;
 	if (err && err != -EREMOTE)
 		log_info(

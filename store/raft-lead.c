@@ -125,7 +125,7 @@ bool shared_leads(struct store *s)
 	bool yes;
 
 	pthread_mutex_lock(&l->lock);
-	yes = l->leads && !l->unproved && !l->retired && is_fresh(l);
+	yes = l->leads && !l->unproved && !atomic_load(&l->retired) && is_fresh(l);
 	pthread_mutex_unlock(&l->lock);
 	return yes;
 }
@@ -184,7 +184,7 @@ void shared_tick(uv_timer_t *timer)
 	}
 	if (raft_state(&l->raft) != RAFT_LEADER) {
 		lead(l, false);
-	} else if (!store_leads(l->store) && !l->barrier_pending && !l->retired) {
+	} else if (!store_leads(l->store) && !l->barrier_pending && !atomic_load(&l->retired)) {
 		l->barrier.data = l;
 		l->barrier_is_old = false;
 		l->barrier_pending = !raft_barrier(&l->raft, &l->barrier, caught_up);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <raft.h>
 #include <raft/uv.h>
+#include <stdatomic.h>
 
 #include "backend.h"
 #include "raft-greeting.h"
@@ -69,9 +70,9 @@ struct shared {
 	pthread_cond_t progress;
 	struct job *first, **last;
 	bool closing, leads, replayed;
-	bool retired;	    /* it is going to end, and does not lead any more, whatever libraft thinks */
-	bool unproved;	    /* it stood still: whether it leads is asked anew */
-	uint64_t ticked_ns; /* when the last tick was: what is known of the lead is from then */
+	bool unproved;	     /* it stood still: whether it leads is asked anew */
+	atomic_bool retired; /* it is going to end, and does not lead any more, whatever libraft thinks */
+	uint64_t ticked_ns;  /* when the last tick was: what is known of the lead is from then */
 	struct store_member member[MEMBERS];
 	size_t members;
 	char trouble[1024]; /* with another server */
