@@ -366,6 +366,16 @@ static void become_spare(struct thread *me)
 	rt.spares++;
 }
 
+static void no_spare_any_more(struct thread *me)
+{
+	struct thread **at = &rt.spare;
+
+	while (*at != me)
+		at = &(*at)->next_spare;
+	*at = me->next_spare;
+	rt.spares--;
+}
+
 /* A spare thread that nobody needed for long takes itself off the lists and ends. */
 static bool retire(struct thread *me)
 {
@@ -373,10 +383,7 @@ static bool retire(struct thread *me)
 
 	if (me->shard || rt.spares <= SPARE_KEPT || atomic_load(&rt.stopping))
 		return false;
-	for (at = &rt.spare; *at != me; at = &(*at)->next_spare)
-		;
-	*at = me->next_spare;
-	rt.spares--;
+	no_spare_any_more(me);
 	for (at = &rt.all; *at != me; at = &(*at)->next_all)
 		;
 	*at = me->next_all;
@@ -402,6 +409,8 @@ static struct shard *next_shard(struct thread *me)
 	}
 	s = me->shard;
 	me->shard = NULL;
+	if (!s) /* it ends: a loop that is taken over now must not be handed to it, for nobody would drive that */
+		no_spare_any_more(me);
 	return s;
 }
 
@@ -562,6 +571,18 @@ int runtime_start(unsigned shards, unsigned flags)
 	return err;
 }
 
+/* Off the list first: a loop may be taken over by a new one yet. */
+static struct thread *take_thread(void)
+{
+	struct thread *t;
+
+	pthread_mutex_lock(&rt.lock);
+	t = rt.all;
+	rt.all = t ? t->next_all : NULL;
+	pthread_mutex_unlock(&rt.lock);
+	return t;
+}
+
 void runtime_stop(void)
 {
 	struct thread *t;
@@ -577,9 +598,8 @@ void runtime_stop(void)
 	rt.has_watchdog = false;
 	for (unsigned i = 0; i < rt.shards; i++)
 		shard_kick(&rt.shard[i]);
-	while ((t = rt.all)) {
+	while ((t = take_thread())) {
 		pthread_join(t->id, NULL);
-		rt.all = t->next_all;
 		free(t);
 	}
 	rt.spare = NULL;

@@ -325,6 +325,44 @@ static void nobody_polls_while_threads_wait_for_cpus(void **state)
 	assert_true(EVENTUALLY((runtime_stats(&before), before.tasks_live == 0)));
 }
 
+/* ---- the end ---- */
+
+struct end {
+	int threads;
+	atomic_int spares, ran;
+};
+
+static void leave_a_spare(void *arg)
+{
+	task_blocks(); /* another thread drives the loop now, and this one is spare when the task has ended */
+	atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+/* When the spare one has gone, and the one of the other loop. It yields, so that its loop is not taken over before that. */
+static void block_at_the_end(void *arg)
+{
+	struct end *e = arg;
+
+	while (threads_now() > e->threads - 2)
+		task_yield();
+	task_spawn(runtime_shard(0), add_one, &e->ran);
+	task_blocks();
+}
+
+static void what_is_left_is_done_though_a_loop_is_taken_over_at_the_end(void **state)
+{
+	struct end e = { 0 };
+
+	(void)state;
+	assert_int_equal(task_spawn(runtime_shard(0), leave_a_spare, &e.spares), 0);
+	assert_true(EVENTUALLY(e.spares == 1));
+	e.threads = threads_now() - 1; /* without the watchdog, which ends first */
+	assert_int_equal(task_spawn(runtime_shard(0), block_at_the_end, &e), 0);
+	runtime_stop();
+	assert_int_equal(e.ran, 1);
+	assert_int_equal(runtime_start(2, 0), 0);
+}
+
 #define TEST(name, flags)                                                                                                      \
 	{                                                                                                                      \
 #name, name, start, stop, (void *)(uintptr_t)(flags)                                                           \
@@ -342,6 +380,7 @@ int main(void)
 		TEST(timers_ring_once_and_cancelled_ones_never, 0),
 		TEST(stacks_keep_their_contents_over_switches, RUNTIME_NEVER_BLOCKS),
 		TEST(nobody_polls_while_threads_wait_for_cpus, RUNTIME_NEVER_BLOCKS),
+		TEST(what_is_left_is_done_though_a_loop_is_taken_over_at_the_end, 0),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
